@@ -3,9 +3,5 @@
 import { CLAUDES } from "../support/agent-claude.mjs";
 import { testScenarios } from "../support/agent-suite.mjs";
 
-// A live session is one process for all turns, print is one for each: so the scenarios that are the agent's own are played live.
-testScenarios(CLAUDES.filter(({ name }) => name.endsWith("live")));
-testScenarios(
-  CLAUDES.filter(({ name }) => name.endsWith("print")),
-  { sample: true },
-);
+// Those that are the agent's own are played over an API, which takes turns in the same way (`scenarios-api.test.ts`).
+testScenarios(CLAUDES, { sample: true });

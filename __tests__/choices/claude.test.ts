@@ -2,7 +2,7 @@
 /** What a call of claude chooses for itself, as it reaches the API: every version, every engine. */
 import { HumanMessage } from "@langchain/core/messages";
 import { describe, expect, it } from "vitest";
-import { createProvider, MAIN_RUN, VERSIONS, withClaude } from "../support/harness.mjs";
+import { ALL, createProvider, MAIN_RUN, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask, told } from "../support/live.mjs";
 
 /** What the API is asked for beside the thread. */
@@ -41,28 +41,21 @@ describe.each(MAIN_RUN)("claude %s, %s", { timeout: 120_000 }, (which, engine) =
       CLAUDE_CODE_MAX_OUTPUT_TOKENS: "5",
       CLAUDE_CODE_EXTRA_BODY: JSON.stringify({ stop_sequences: ["MINE"], top_k: 3 }),
     };
-    const { api, options } = await withClaude({ which, engine, env, script: () => ({ text: "ok" }) });
+    const script = [{ text: "ok" }, { text: "before ", stopReason: "stop_sequence" }];
+    const { api, options } = await withClaude({ which, engine, env, script });
     const model = createProvider({ ...options, model: "claude-sonnet-5" });
     await model.invoke(["one"]);
-    await model.invoke(["two"], { stop: ["END"], maxOutputTokens: 6 });
+    const { reply } = await ask(model, ["two"], { stop: ["END"], maxOutputTokens: 6 });
     const [first, second] = api.requests.map(({ body }) => [body.stop_sequences, body.top_k, body.max_tokens]);
     expect(first).toEqual([["MINE"], 3, 5]);
     expect(second).toEqual([["END"], 3, 6]);
-  });
-
-  it("takes an answer that a text has ended for an answer", async () => {
-    const { options } = await withClaude({
-      which,
-      engine,
-      script: [{ text: "before ", stopReason: "stop_sequence" }],
-    });
-    const { reply } = await ask(createProvider({ ...options, model: "claude-sonnet-5" }), ["go"], { stop: ["END"] });
+    // An answer that a text has ended is one.
     expect([reply.content.trim(), reply.stopReason]).toEqual(["before", "stop_sequence"]);
   });
 });
 
 describe.each(VERSIONS)("live sessions of claude %s", { timeout: 120_000 }, (which) => {
-  it("are for the calls that choose the same, and each stays warm beside the others", async () => {
+  it("are for the calls that choose the same, each stays warm beside the others, and none goes on with another model", async () => {
     const { api, options } = await withClaude({ which, engine: "live", script: (_, n) => ({ text: `answer ${n}` }) });
     const model = createProvider({ ...options, model: "claude-sonnet-5" });
     const one = [new HumanMessage("one")];
@@ -90,24 +83,24 @@ describe.each(VERSIONS)("live sessions of claude %s", { timeout: 120_000 }, (whi
       "claude-sonnet-5",
       "claude-opus-4-8",
     ]);
-  });
 
-  it("hand a thread that goes on with another model over whole", async () => {
-    const { api, options } = await withClaude({ which, engine: "live", script: () => ({ text: "ok" }) });
-    const model = createProvider({ ...options, model: "claude-sonnet-5" });
-    const first = await ask(model, [new HumanMessage("one")]);
-    const thread = [new HumanMessage("one"), first.message, new HumanMessage("two")];
-    const second = await ask(model, thread, { model: "claude-opus-4-8" });
-    expect([second.pid === first.pid, second.run?.continued, second.warnings]).toEqual([false, false, []]);
-    expect(second.run?.session).toBe("restored");
-    expect(told(api.requests[1]?.body)).toEqual([
+    // A thread that goes on with another model is handed over whole.
+    const handed = await ask(model, [...one, first.message, new HumanMessage("else")], { model: "claude-opus-4-8" });
+    expect([[first.pid, other.pid].includes(handed.pid), handed.run?.continued, handed.warnings]).toEqual([
+      false,
+      false,
+      [],
+    ]);
+    expect(handed.run?.session).toBe("restored");
+    expect(told(api.requests[5]?.body)).toEqual([
       ["user", { type: "text", text: "one" }],
-      ["assistant", { type: "text", text: "ok" }],
-      ["user", { type: "text", text: "two" }],
+      ["assistant", { type: "text", text: "answer 0" }],
+      ["user", { type: "text", text: "else" }],
     ]);
   });
 
-  it("start their spares as the calls are made that need them", async () => {
+  // What spares get is told of a made-up CLI in claude/prewarm.test.ts as well.
+  it.runIf(ALL)("start their spares as the calls are made that need them", async () => {
     const { api, options } = await withClaude({ which, engine: "live", script: () => ({ text: "ok" }) });
     const started: unknown[] = [];
     const model = createProvider({

@@ -13,7 +13,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { withApi } from "../api/setup.js";
 import { HERE } from "../clis/real.js";
 import { LIVE_CODEX, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
-import { createProvider, RUNS, withClaude, withCli } from "../support/harness.mjs";
+import { ALL, createProvider, MAIN_RUN, RUNS, shareOf, withClaude, withCli } from "../support/harness.mjs";
 import { ask, gone, told } from "../support/live.mjs";
 
 /** The messages of the warnings. */
@@ -23,13 +23,14 @@ async function warningsOf(stream: AsyncIterable<ProviderEvent>) {
   return told;
 }
 
-describe.each(RUNS)("speed of claude %s, %s", { timeout: 120_000 }, (which, engine) => {
-  // biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
-  const script = ({ body }: { body: any }) => ({
-    content: [{ type: "text", text: "ok" }],
-    usage: { speed: body.speed ?? "standard", service_tier: "standard" },
-  });
+// biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
+const script = ({ body }: { body: any }) => ({
+  content: [{ type: "text", text: "ok" }],
+  usage: { speed: body.speed ?? "standard", service_tier: "standard" },
+});
 
+// Of the pairs, one runs what a live process does in place, and one what is said at each start.
+describe.each(shareOf(RUNS, 1, 2))("speed of claude %s, %s", { timeout: 120_000 }, (which, engine) => {
   it("is fast where it is told so, is told in the answer, and is given up again", async () => {
     const { api, options } = await withClaude({ which, engine, script });
     const provider = createProvider({ ...options, model: "claude-opus-4-8" });
@@ -49,7 +50,9 @@ describe.each(RUNS)("speed of claude %s, %s", { timeout: 120_000 }, (which, engi
     expect([api.requests.map(({ body }) => body.speed), speeds]).toEqual([asked, asked]);
     expect(pids.size).toBe(engine === "live" ? 1 : calls.length);
   });
+});
 
+describe.each(shareOf(RUNS, 0, 2))("speed of claude %s, %s", { timeout: 120_000 }, (which, engine) => {
   it("is a provider's option as well, which a call refuses", async () => {
     const { api, options } = await withClaude({ which, engine, script });
     const provider = createProvider({ ...options, model: "claude-opus-4-8", speed: "fast" });
@@ -73,7 +76,7 @@ describe.each(RUNS)("speed of claude %s, %s", { timeout: 120_000 }, (which, engi
   });
 });
 
-describe.each(RUNS)("long context of claude %s, %s", { timeout: 120_000 }, (which, engine) => {
+describe.each(MAIN_RUN)("long context of claude %s, %s", { timeout: 120_000 }, (which, engine) => {
   it("is a suffix of the model's name, also of a thread that no process knows", async () => {
     const thought = { type: "thinking", thinking: "Hm.", signature: "S=" };
     const script = () => ({ content: [thought, { type: "text", text: "ok" }] });
@@ -118,25 +121,23 @@ describe.skipIf(!HERE).each(CODEXES)("service tier of codex %s, %s", { timeout: 
     onTestFinished(() => provider.close());
     const thread: BaseMessage[] = [];
     const told: unknown[] = [];
-    for (const serviceTier of [undefined, "priority", "flex", "nonsense", undefined]) {
+    // In print form, each is a start that knows nothing of the others.
+    const turns = [0, 1, 2, 3, 4].filter((turn) => ALL || engine === "live" || turn % 2 === 1);
+    const of = <T>(all: T[]) => turns.map((turn) => all[turn]);
+    for (const serviceTier of of([undefined, "priority", "flex", "nonsense", undefined])) {
       thread.push(new HumanMessage("go"));
       const { message, warnings, run } = await ask(provider, thread, { serviceTier });
       told.push([run?.continued ?? false, ...warnings]);
       thread.push(message);
     }
     const flex = version === OLDEST_LIVE_CODEX ? undefined : "flex";
-    expect(api.requests.map(({ body }) => body.service_tier)).toEqual([
-      undefined,
-      "priority",
-      flex,
-      undefined,
-      undefined,
-    ]);
+    const sent = of([undefined, "priority", flex, undefined, undefined]);
+    expect(api.requests.map(({ body }) => body.service_tier)).toEqual(sent);
     const ignored = "UNSUPPORTED_OPTION";
     const live = [[false], [true], flex ? [true] : [true, ignored], [true, ignored], [true]];
     // In print form codex itself warns of one that the model has not.
     const print = live.map((_, n) => (n === 3 ? [false, "CLI_WARNING"] : [false]));
-    expect(told).toEqual(engine === "live" ? live : print);
+    expect(told).toEqual(of(engine === "live" ? live : print));
   });
 });
 

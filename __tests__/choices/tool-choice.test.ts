@@ -10,7 +10,7 @@ import {
 import { describe, expect, it, onTestFinished } from "vitest";
 import { withApi } from "../api/setup.js";
 import { HERE, promptOf } from "../clis/real.js";
-import { withClaude, withCli } from "../support/harness.mjs";
+import { ALL, withClaude, withCli } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
 import { LIVE_FORMS } from "../support/live-forms.mjs";
 import { calling } from "../support/model.mjs";
@@ -38,15 +38,14 @@ describe("in print form", { timeout: 120_000 }, () => {
   };
 
   it("asks for the call in words", async () => {
-    const { model, prompt } = await start([calling("", [CALL]), calling("", [CALL]), { text: "no" }]);
+    const { model, prompt } = await start([calling("", [CALL]), { text: "no" }]);
     const any = await model.invoke(["go"], { toolChoice: "any" });
     expect(any.tool_calls).toEqual([CALL]);
     expect(prompt(0)).toContain("This reply must be a call of at least one of the tools");
-    await model.invoke(["go"], ADD);
-    expect(prompt(1)).toContain('This reply must be a call of the tool \\"add\\"');
+    if (!ALL) return;
     const auto = await model.invoke(["go"], { toolChoice: "auto" });
     expect(auto.content).toBe("no");
-    expect(prompt(2)).not.toContain("This reply must be");
+    expect(prompt(1)).not.toContain("This reply must be");
   });
 
   it("offers no tools where none are to be called", async () => {
@@ -54,22 +53,30 @@ describe("in print form", { timeout: 120_000 }, () => {
     const message = await model.invoke(["go"], { toolChoice: "none" });
     expect([message.content, message.tool_calls]).toEqual(["no", []]);
     expect(prompt(0)).not.toContain("[Available Tools]");
+    expect(prompt(0)).not.toContain("This reply must be");
   });
 
-  it("asks once more, and adds the costs up", async () => {
+  // What is asked for twice in vain, below, is asked for in the same words; codex in print form gets its call the second time.
+  it.runIf(ALL)("asks once more, and adds the costs up", async () => {
     const { api, model, prompt } = await start([{ text: "I would rather not." }, calling("Well then.", [CALL])]);
     const events = await collect(model.stream(["go"], ADD));
     expect(retries(events)).toEqual([expect.stringMatching(/^the reply is not a call of the tool "add"/)]);
     const done = events.at(-1);
     expect(done).toMatchObject({ type: "done", reply: { content: "Well then.", toolCalls: [CALL] } });
+    expect(prompt(0)).toContain('This reply must be a call of the tool \\"add\\"');
     expect(prompt(1)).toContain("I would rather not.");
     expect(prompt(1)).toContain("That was not a call of the tool");
     expect(api.requests).toHaveLength(2);
   });
 
   it("fails where the call is missing again, with the text", async () => {
-    const { model } = await start([{ text: "No." }, calling("Still no.", [{ ...CALL, name: "sub" }])]);
+    const script = [{ text: "I would rather not." }, calling("Still no.", [{ ...CALL, name: "sub" }])];
+    const { api, model, prompt } = await start(script);
     const error = await model.invoke(["go"], ADD).catch((error) => error);
+    expect(prompt(0)).toContain('This reply must be a call of the tool \\"add\\"');
+    expect(prompt(1)).toContain("I would rather not.");
+    expect(prompt(1)).toContain("That was not a call of the tool");
+    expect(api.requests).toHaveLength(2);
     expect(error).toMatchObject({
       code: "TOOL_CHOICE_UNMET",
       category: "validation",
@@ -84,8 +91,8 @@ describe("in print form", { timeout: 120_000 }, () => {
 describe.skipIf(!HERE).each(LIVE_FORMS)("in a live session of $name", { timeout: 300_000 }, (form) => {
   const calls = [{ id: "toolu_1", name: "add", args: { a: 1 } }];
 
-  it("asks for the call behind the thread or in a field, and the thread stays what it is", async () => {
-    const { api, create, heard } = await form.start([{ calls }, { text: "It is 3." }]);
+  it("asks for the call behind the thread or in a field, or has no tools, and the thread stays what it is", async () => {
+    const { api, create, heard, tools } = await form.start([{ calls }, { text: "no" }, { text: "It is 3." }]);
     const model = create().bindTools(TOOLS);
     const thread: MessageInput[] = [new HumanMessage("go")];
     const first = await ask(model, thread, ADD);
@@ -95,11 +102,17 @@ describe.skipIf(!HERE).each(LIVE_FORMS)("in a live session of $name", { timeout:
       ? { type: "tool", name: `${form.toolPrefix}add` }
       : expect.toBeOneOf([undefined, "auto"]);
     expect([inWords, api.requests[0]?.body.tool_choice]).toEqual([!form.choosesTools, field]);
+    // Another has no tools where none are to be called.
+    await ask(model, ["other"], { toolChoice: "none" });
     const id = first.reply.toolCalls[0]?.id ?? "";
     thread.push(first.message, new ToolMessage({ tool_call_id: id, content: "3" }));
     const second = await ask(model, thread);
     expect([second.reply.content, second.run?.continued]).toEqual(["It is 3.", true]);
-    expect(heard(1).at(-1)).toEqual(["result", expect.any(String), "3"]);
+    expect(heard(2).at(-1)).toEqual(["result", expect.any(String), "3"]);
+    // It has them again.
+    const all = ["add", "sub"];
+    expect([0, 1, 2].map((n) => tools(n))).toEqual([all, form.choosesTools ? all : [], all]);
+    if (form.choosesTools) expect(api.requests[1]?.body.tool_choice).toEqual({ type: "none" });
   });
 
   it("asks once more in the same session, and goes on with the thread as its caller has it", async () => {
@@ -122,7 +135,8 @@ describe.skipIf(!HERE).each(LIVE_FORMS)("in a live session of $name", { timeout:
     expect((await ask(model, thread)).run?.continued).toBe(true);
   });
 
-  it("answers the calls of another tool before it asks again", async () => {
+  // One of them asks again in words, and both by the same code.
+  it.runIf(ALL || !form.choosesTools)("answers the calls of another tool before it asks again", async () => {
     const { create } = await form.start([
       { calls: [{ id: "toolu_0", name: "sub", args: {} }] },
       { calls },
@@ -137,20 +151,6 @@ describe.skipIf(!HERE).each(LIVE_FORMS)("in a live session of $name", { timeout:
     const result = new ToolMessage({ tool_call_id: id, content: "3" });
     const second = await ask(model, [new HumanMessage("go"), first.message, result]);
     expect([second.reply.content, second.run?.continued]).toEqual(["3.", true]);
-  });
-
-  it("has no tools where none are to be called, and has them again", async () => {
-    const { api, create, tools } = await form.start([{ calls }, { text: "no" }, { text: "3." }]);
-    const model = create().bindTools(TOOLS);
-    const first = await ask(model, ["go"]);
-    await ask(model, ["other"], { toolChoice: "none" });
-    const id = first.reply.toolCalls[0]?.id ?? "";
-    const result = new ToolMessage({ tool_call_id: id, content: "3" });
-    const second = await ask(model, [new HumanMessage("go"), first.message, result]);
-    expect(second.run?.continued).toBe(true);
-    const all = ["add", "sub"];
-    expect([0, 1, 2].map((n) => tools(n))).toEqual([all, form.choosesTools ? all : [], all]);
-    if (form.choosesTools) expect(api.requests[1]?.body.tool_choice).toEqual({ type: "none" });
   });
 });
 

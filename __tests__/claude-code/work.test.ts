@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { ClaudeCodeConfig } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { createWorkspace, use, withAdapter } from "../support/claude-code.mjs";
-import { VERSIONS } from "../support/harness.mjs";
+import { sampleOf, VERSIONS } from "../support/harness.mjs";
 import { lacks } from "../support/systems.mjs";
 
 const AGENT = "---\nname: poet\ndescription: writes rhymes\n---\nYou are the POET.\n";
@@ -102,13 +102,15 @@ describe.each(VERSIONS)("claude, %s", (which) => {
     });
   });
 
-  it.each([
+  const modes = [
     // What happens to: Read, Write and a redirection inside; Read and Write outside.
     ["auto", ["read", "write", "bash"]],
     ["plan", ["read"]],
+    // The tools that are allowed, below, are so in this mode, too.
     ["ask", ["read"]],
     [undefined, ["read"]],
-  ] as const)(
+  ] as const;
+  it.each(sampleOf(modes, 2))(
     "with permission_mode %s does %j and is denied the rest, without waiting for anybody",
     async (mode, done) => {
       const outside = createWorkspace({ "secret.txt": "secret" });
@@ -205,18 +207,23 @@ describe.each(VERSIONS)("claude, %s", (which) => {
     ]);
   });
 
-  it.each([
-    [401, "CLAUDE_AUTH_FAILED", "authentication", "invalid x-api-key"],
+  const failures: [number, string, string, string][] = [
     [429, "CLAUDE_RATE_LIMIT", "rate_limit", "slow down"],
+    // A code of the adapter's own, too; the run without a login, below, has it.
+    [401, "CLAUDE_AUTH_FAILED", "authentication", "invalid x-api-key"],
     [500, "SERVER_ERROR", "server", "boom"],
-  ])("an API that answers %i is a failed run with %s", async (status, code, category, message) => {
-    const { run } = await withAdapter({ which, script: [{ error: { status, message } }] });
-    const { result, log } = await run({ prompt: "x" });
-    expect(result).toMatchObject({ status: "failed", exitCode: 1, errors: [{ code, context: { category } }] });
-    expect(log.errors).toEqual(result.errors);
-    expect(log.messages).toHaveLength(1);
-    expect(log.model_info).toEqual({ name: "sonnet", provider: "anthropic", requested: "sonnet" });
-  });
+  ];
+  it.each(sampleOf(failures))(
+    "an API that answers %i is a failed run with %s",
+    async (status, code, category, message) => {
+      const { run } = await withAdapter({ which, script: [{ error: { status, message } }] });
+      const { result, log } = await run({ prompt: "x" });
+      expect(result).toMatchObject({ status: "failed", exitCode: 1, errors: [{ code, context: { category } }] });
+      expect(log.errors).toEqual(result.errors);
+      expect(log.messages).toHaveLength(1);
+      expect(log.model_info).toEqual({ name: "sonnet", provider: "anthropic", requested: "sonnet" });
+    },
+  );
 
   it("is run on the login's account with auth subscription, whoever hands it a key", async () => {
     const options = { auth: "subscription" } as const;

@@ -145,6 +145,9 @@ const CASES: Record<string, Case> = {
 /** Of these, `src/provider/judge/tests/kept.rs` judges what both versions printed, in every run: the CLI itself is asked with the others. */
 const RECORDED = ["400", "403", "404", "413", "429 with retry-after", "529"];
 
+/** Of these, `live/behaviours-wide` asks the CLI itself wherever every change's tests run. */
+const BEHAVIOURS = ["silence in the middle, and an idleTimeout"];
+
 /** Each version with one of the engines, as the other tests do. */
 const ENGINES = { newest: "print", oldest: "live" } as const;
 
@@ -175,7 +178,7 @@ const each = (test: (which: (typeof VERSIONS)[number], index: number) => Promise
 };
 
 describe("the API", { timeout: 60_000 }, () => {
-  it.each(Object.entries(CASES).filter(([name]) => ALL || !RECORDED.includes(name)))(
+  it.each(Object.entries(CASES).filter(([name]) => ALL || ![...RECORDED, ...BEHAVIOURS].includes(name)))(
     "%s",
     (_, { answer, category, code, says, more, requests, options }) =>
       each(async (which, index) => {

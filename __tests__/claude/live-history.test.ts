@@ -2,7 +2,7 @@
 /** Agents write down anew what the model did, each in its way: the session goes on, and hears the native results. */
 import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { describe, expect, it } from "vitest";
-import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
+import { ALL, createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask, told } from "../support/live.mjs";
 
 const step = { name: "step", description: "Takes a step", schema: { properties: { n: { type: "number" } } } };
@@ -39,9 +39,20 @@ const HABITS: Record<string, (turn: Turn) => BaseMessage[]> = {
   ],
 };
 
+/**
+ * How the turns of a conversation are written down: with `--all`, all of them in one way, for each way. Otherwise each turn in another one,
+ * so that one process serves for all.
+ */
+const WRITTEN: [string, ((turn: Turn) => BaseMessage[])[]][] = ALL
+  ? Object.entries(HABITS).map(([name, write]) => [name, [write]])
+  : [["in another way for each turn", Object.values(HABITS)]];
+
+/** The calls of each turn. */
+const CALLS = ALL ? [[1, 2], [3]] : Object.keys(HABITS).map((_, n) => [2 * n + 1, 2 * n + 2]);
+const says = (turn: number) => ({ type: "text", text: turn === 0 ? "Two at once." : "More." });
+
 const SCRIPT = [
-  { content: [{ type: "text", text: "Two at once." }, use(1), use(2)] },
-  { content: [{ type: "text", text: "One more." }, use(3)] },
+  ...CALLS.map((calls, turn) => ({ content: [says(turn), ...calls.map(use)] })),
   { text: " Arrived.\n" },
   { text: "Welcome." },
 ];
@@ -49,21 +60,22 @@ const SCRIPT = [
 /** What the API is told in the end, whatever the habit. */
 const CONVERSATION = [
   ["user", { type: "text", text: "Go." }],
-  ["assistant", { type: "text", text: "Two at once." }, use(1), use(2)],
-  ["user", ...[1, 2].map((n) => ({ type: "tool_result", tool_use_id: `toolu_${n}`, content: `took ${n}` }))],
-  ["assistant", { type: "text", text: "One more." }, use(3)],
-  ["user", { type: "tool_result", tool_use_id: "toolu_3", content: "took 3" }],
+  ...CALLS.flatMap((calls, turn) => [
+    ["assistant", says(turn), ...calls.map(use)],
+    ["user", ...calls.map((n) => ({ type: "tool_result", tool_use_id: `toolu_${n}`, content: `took ${n}` }))],
+  ]),
   ["assistant", { type: "text", text: " Arrived.\n" }],
   ["user", { type: "text", text: "Thanks." }],
 ];
 
 describe.each(VERSIONS)("claude %s", (which) => {
-  it.each(Object.entries(HABITS))("goes on in one process with a history that is written %s", async (_, write) => {
+  it.each(WRITTEN)("goes on in one process with a history that is written %s", async (_, habits) => {
     const { api, options } = await withClaude({ which, engine: "live", script: SCRIPT });
     const model = createProvider(options).bindTools([step]);
     const turns: Turn[] = [];
     const begin = [new SystemMessage("Be brief."), new HumanMessage("Go.")];
     // Nothing of a message that was sent is sent again: all of them are made anew each time.
+    const write = (turn: Turn, n: number) => habits[n % habits.length]?.(turn) ?? [];
     const history = () => [...begin, ...turns.flatMap(write)];
     const pids: number[] = [];
     const continued: (boolean | undefined)[] = [];
@@ -83,8 +95,12 @@ describe.each(VERSIONS)("claude %s", (which) => {
     expect(last.reply.content).toBe("Arrived.");
     const end = await ask(model, [...history(), message(last.reply.content, []), new HumanMessage("Thanks.")]);
     expect(end.reply.content).toBe("Welcome.");
-    expect([new Set([...pids, end.pid]).size, ...continued, end.run?.continued]).toEqual([1, false, true, true, true]);
-    expect(api.requests.map(({ body }) => told(body))).toEqual([1, 3, 5, 7].map((n) => CONVERSATION.slice(0, n)));
+    expect([new Set([...pids, end.pid]).size, ...continued, end.run?.continued]).toEqual([
+      1,
+      false,
+      ...SCRIPT.slice(1).map(() => true),
+    ]);
+    expect(api.requests.map(({ body }) => told(body))).toEqual(SCRIPT.map((_, n) => CONVERSATION.slice(0, 2 * n + 1)));
   });
 
   it("starts clean where a call's arguments were changed, and sends the changed ones", async () => {
@@ -112,7 +128,7 @@ it("keeps conversations apart that differ only in their calls' ids", async () =>
   });
   const model = createProvider(options).bindTools([step]);
   const begun = [];
-  for (let n = 0; n < 3; n++) begun.push(await ask(model, ["Go."]));
+  for (let n = 0; n < (ALL ? 3 : 2); n++) begun.push(await ask(model, ["Go."]));
   for (const { reply, pid } of begun.reverse()) {
     const [call] = reply.toolCalls;
     if (!call) throw new Error("no call");

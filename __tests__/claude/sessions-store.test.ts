@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { HumanMessage, SystemMessage } from "@langchain/core/messages";
 import type { ClaudeCliProviderOptions } from "deep-factor-providers";
 import { expect, it, onTestFinished } from "vitest";
-import { createProvider, WIDE, withClaude } from "../support/harness.mjs";
+import { ALL, createProvider, sampleOf, WIDE, withClaude } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
 import { createTemp } from "../support/processes.mjs";
 import { converse } from "../support/restore.mjs";
@@ -20,12 +20,12 @@ function folder() {
 it.skipIf(!WIDE || lacks("procfs"))(
   "asks the API what it would have asked, where Node has ended behind each turn",
   async () => {
-    const turns = 5;
+    const turns = ALL ? 5 : 2;
     const store = folder();
     const undisturbed = await converse({ which: "newest", turns, cut: () => "nothing" });
     const options = { sessions: { store } };
     const disturbed = await converse({ which: "newest", turns, cut: () => "restarted", options });
-    expect(disturbed.sessions).toEqual(["new", "restored", "restored", "restored", "restored"]);
+    expect(disturbed.sessions).toEqual(["new", "restored", "restored", "restored", "restored"].slice(0, turns));
     expect(disturbed.requests).toEqual(undisturbed.requests);
     expect(JSON.stringify(disturbed.requests.at(-1))).toContain("SIG1=");
     expect(disturbed.warnings).toEqual([]);
@@ -60,19 +60,23 @@ it("finds a reply for the same login and system prompt alone, and tells what is 
   await ask(first, [new SystemMessage("Be brief."), new HumanMessage("Is it?")]);
   await first.close();
   const [file = ""] = readdirSync(join(store, "replies")).map((name) => join(store, "replies", name));
-  expect(await ask2()).toEqual(["restored", true, []]);
+  // Each of these is a process of its own; that a reply is found, the other tests show as well.
+  if (ALL) expect(await ask2()).toEqual(["restored", true, []]);
   expect(await ask2({ env: { ...options.env, ANTHROPIC_API_KEY: "sk-ant-api03-another" } })).toEqual([
     "restored",
     false,
     [],
   ]);
-  expect(await ask2({}, "Be rude.")).toEqual(["restored", false, []]);
-  expect(await ask2({ sessions: { store: `${store}-of-another` } })).toEqual(["restored", false, []]);
+  if (ALL) {
+    expect(await ask2({}, "Be rude.")).toEqual(["restored", false, []]);
+    expect(await ask2({ sessions: { store: `${store}-of-another` } })).toEqual(["restored", false, []]);
+  }
   const whole = readFileSync(file);
-  for (const broken of ['{"session":2}\nnewer', whole.subarray(0, -1)]) {
+  for (const broken of sampleOf([whole.subarray(0, -1), '{"session":2}\nnewer'])) {
     writeFileSync(file, broken);
     expect(await ask2()).toEqual(["restored", false, ["SESSION_STORE_FAILED"]]);
   }
+  if (!ALL) return;
   writeFileSync(file, whole);
   expect(await ask2()).toEqual(["restored", true, []]);
   rmSync(store, { recursive: true });
@@ -98,7 +102,8 @@ it("finds a reply behind a system message in the middle, and none behind another
     const asked = JSON.stringify(api.requests.at(-1)?.body.messages);
     return [run?.session, warnings, asked.match(/SEALED\d/g), asked.includes(words)];
   };
-  expect(await next("Be kind.")).toEqual(["restored", [], ["SEALED0", "SEALED1"], true]);
+  // restore-faces.test.ts has that of a gateway as well.
+  if (ALL) expect(await next("Be kind.")).toEqual(["restored", [], ["SEALED0", "SEALED1"], true]);
   expect(await next("Be rude.")).toEqual(["restored", [], ["SEALED0"], true]);
 });
 

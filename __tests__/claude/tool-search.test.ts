@@ -1,10 +1,10 @@
 // @change
 /** `tools: { search: true }`: the model is told the names of a large catalogue alone, finds tools by the CLI's own search, and calls them natively. */
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
-import { createCodexCliProvider, type ProviderEvent } from "deep-factor-providers";
+import { type CliProvider, createCodexCliProvider, type ProviderEvent } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createRichProject } from "../support/claude.mjs";
-import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
+import { ALL, createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask, gone, told } from "../support/live.mjs";
 
 /** A large catalogue: 150 KB, were all of it declared. */
@@ -26,22 +26,49 @@ const SEARCH = {
 const use = (id: string) => ({ type: "tool_use", id, name: "mcp__df__tool_number_77", input: { a: 1 } });
 
 /** The model finds the tool 77, calls it, and calls it once more where it is told to go on. */
-const script = ({ body }: { body: { messages: { role: string }[] } }) => {
+const script = ({ body }: { body: { messages: { role: string }[]; tools?: { name: string }[] } }) => {
   const last = JSON.stringify(body.messages.findLast(({ role }) => role === "user"));
   if (last.includes("toolu_f1")) return { content: [use("toolu_c1")] };
   if (last.includes("toolu_c")) return { text: "Done." };
-  if (last.includes("go on")) return { content: [use("toolu_c2")] };
+  if (last.includes("go on") || names(body).includes("mcp__df__tool_number_76")) return { content: [use("toolu_c2")] };
   return { content: [SEARCH] };
 };
-const question = new HumanMessage("use the tool of the number 77");
+const question = new HumanMessage("use the tool of the number 77, read @CLAUDE.md, @README.md and /context");
 const result = (id: string) => new ToolMessage({ tool_call_id: id, content: `took ${id}` });
 const names = (body: { tools?: { name: string }[] }) => (body.tools ?? []).map(({ name }) => name);
 
+/** The same provider, whose `events` are kept. */
+function listened(provider: CliProvider, events: ProviderEvent[]): CliProvider {
+  const listening: CliProvider = Object.create(provider);
+  listening.stream = async function* (...asked) {
+    for await (const event of provider.stream(...asked)) {
+      events.push(event);
+      yield event;
+    }
+  };
+  return listening;
+}
+
 describe.each(VERSIONS)("claude %s", (which) => {
-  it("finds a tool among 500 and calls it natively, before and after its process has gone", async () => {
-    const { api, options } = await withClaude({ which, engine: "live", script });
+  it("finds a tool among 500 and calls it natively, before and after its process has gone, and brings nothing of a folder with it", async () => {
+    const { api, home, options: own } = await withClaude({ which, engine: "live", script });
+    const project = createRichProject({ home });
+    onTestFinished(project.cleanup);
+    const options = { ...own, cwd: project.dir };
     const provider = createProvider({ ...options, tools: { search: true } }).bindTools(TOOLS);
-    const first = await ask(provider, [question]);
+    const events: ProviderEvent[] = [];
+    const first = await ask(listened(provider, events), [question]);
+    // A search is told as a call of the CLI's own.
+    expect(events.filter(({ type }) => type === "tool_call" || type === "tool_result")).toMatchObject([
+      { type: "tool_call", toolCall: { id: "toolu_f1", name: "ToolSearch", args: SEARCH.input } },
+      {
+        type: "tool_result",
+        toolCallId: "toolu_f1",
+        content: expect.stringContaining("mcp__df__tool_number_77"),
+        isError: false,
+      },
+      { type: "tool_call", toolCall: { id: "toolu_c1", name: "tool_number_77" } },
+    ]);
     expect(first.reply.toolCalls).toMatchObject([{ id: "toolu_c1", name: "tool_number_77", args: { a: 1 } }]);
     const [whole, found] = api.requests;
     expect(whole?.bytes).toBeLessThan(14_000);
@@ -70,27 +97,18 @@ describe.each(VERSIONS)("claude %s", (which) => {
     expect(names(api.requests.at(-1)?.body)).toContain("mcp__df__tool_number_77");
     const fourth = await ask(provider, [...thread, third.message, result("toolu_c2")]);
     expect([fourth.reply.content, fourth.pid]).toEqual(["Done.", third.pid]);
+
+    // It has brought nothing of the folder with it, whatever the text names: no more than a call that tells all tools.
+    const plain = createProvider(options).bindTools(TOOLS.slice(76, 78));
+    await ask(plain, [question]);
+    expect(whole?.body.messages).toEqual(api.requests.at(-1)?.body.messages);
+    expect(names(whole?.body)).toEqual(expect.arrayContaining(["ToolSearch"]));
+    expect(project.traces()).toEqual([]);
   });
 });
 
-it("tells of a search as a call of the CLI's own", async () => {
-  const { options } = await withClaude({ engine: "live", script });
-  const provider = createProvider({ ...options, tools: { search: true } }).bindTools(TOOLS);
-  const events: ProviderEvent[] = [];
-  for await (const event of provider.stream([question])) events.push(event);
-  expect(events.filter(({ type }) => type === "tool_call" || type === "tool_result")).toMatchObject([
-    { type: "tool_call", toolCall: { id: "toolu_f1", name: "ToolSearch", args: SEARCH.input } },
-    {
-      type: "tool_result",
-      toolCallId: "toolu_f1",
-      content: expect.stringContaining("mcp__df__tool_number_77"),
-      isError: false,
-    },
-    { type: "tool_call", toolCall: { id: "toolu_c1", name: "tool_number_77" } },
-  ]);
-});
-
-it("a thread of another provider's has the tools that were called in it", async () => {
+// It is restored like a thread whose process has gone, above.
+it.runIf(ALL)("a thread of another provider's has the tools that were called in it", async () => {
   const { api, options } = await withClaude({ engine: "live", script });
   const provider = createProvider({ ...options, tools: { search: true } }).bindTools(TOOLS);
   const call = {
@@ -104,22 +122,6 @@ it("a thread of another provider's has the tools that were called in it", async 
   ]);
   expect([run?.session, reply.toolCalls[0]?.name]).toEqual(["restored", "tool_number_77"]);
   expect(names(api.requests[0]?.body)).toContain("mcp__df__tool_number_77");
-});
-
-it("brings nothing of a folder with it, whatever a text names", async () => {
-  const { api, home, options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
-  const project = createRichProject({ home });
-  onTestFinished(project.cleanup);
-  const common = { ...options, cwd: project.dir };
-  const text = "read @CLAUDE.md, @README.md and /context";
-  await createProvider({ ...common, tools: { search: true } })
-    .bindTools(TOOLS.slice(0, 3))
-    .invoke([text]);
-  await createProvider(common).bindTools(TOOLS.slice(0, 3)).invoke([text]);
-  const [searching, plain] = api.requests.map(({ body }) => body);
-  expect(searching?.messages).toEqual(plain?.messages);
-  expect(names(searching)).toEqual(expect.arrayContaining(["ToolSearch"]));
-  expect(project.traces()).toEqual([]);
 });
 
 it("is refused where it can't be, and a print call says that it tells all tools", async () => {

@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { GEMINI_SETTINGS, NEWEST_QWEN } from "../support/clis.mjs";
-import { sampleOf, withCli } from "../support/harness.mjs";
+import { ALL, sampleOf, withCli } from "../support/harness.mjs";
 import { HERE } from "./real.js";
 
 type Name = Parameters<typeof withCli>[0];
@@ -25,8 +25,11 @@ async function ask(name: Name, options: object, prepare: Write, version?: string
   for await (const event of provider.stream(["hi"])) {
     if (event.type === "warning" && event.code === "USER_SETTINGS") warnings.push(named(event.message));
   }
-  const { problems } = await provider.health({ level: "version" });
-  const told = problems.flatMap(({ code, message }) => (code === "USER_SETTINGS" ? [named(message)] : []));
+  /** By its health, for which the CLI is started once more. */
+  const told = async () => {
+    const { problems } = await provider.health({ level: "version" });
+    return problems.flatMap(({ code, message }) => (code === "USER_SETTINGS" ? [named(message)] : []));
+  };
   const bodies = api.requests.map(({ body, path }) =>
     named(JSON.stringify([path, body])).replace(
       /date is \w+, \w+ \d+|\/[^\s"\\]*deep-factor[^\s"\\]*|dfp-\w+|msg_[\w-]+|\d{13}/g,
@@ -57,8 +60,8 @@ describe.skipIf(!HERE)("the user's settings", { timeout: 300_000 }, () => {
     expect([set.bodies, set.warnings]).toEqual([bare.bodies, []]);
     const withCwd = (name: string) =>
       `\`modelConfigs.${name}\` in ~/.gemini/settings.json holds for what a call does not choose, with \`cwd\``;
-    expect(set.told).toEqual(["overrides", "customOverrides"].map(withCwd));
-    expect([bare.bodies.length, bare.warnings, bare.told]).toEqual([1, [], []]);
+    expect(await set.told()).toEqual(["overrides", "customOverrides"].map(withCwd));
+    expect([bare.bodies.length, bare.warnings, ALL ? await bare.told() : []]).toEqual([1, [], []]);
   });
 
   it("gemini: what nothing wins over is told", async () => {
@@ -76,7 +79,7 @@ describe.skipIf(!HERE)("the user's settings", { timeout: 300_000 }, () => {
       `\`modelConfigs.customAliases\` in ${file} may have another model asked than \`model\` names, and in another way`,
       "~/.gemini/GEMINI.md is read by the model with every call",
     ];
-    expect(told).toEqual(all);
+    if (ALL) expect(await told()).toEqual(all);
     expect(warnings).toEqual(all);
   });
 
@@ -94,7 +97,7 @@ describe.skipIf(!HERE)("the user's settings", { timeout: 300_000 }, () => {
   it("codex, print: servers and instructions are told", async () => {
     const { bodies, warnings, told } = await ask("codex", { engine: "print" }, codex);
     expect(bodies[0]).toContain("canary of a file");
-    expect(told).toEqual(CODEX);
+    expect(await told()).toEqual(CODEX);
     expect(warnings).toEqual(CODEX);
   });
 
@@ -112,7 +115,10 @@ describe.skipIf(!HERE)("the user's settings", { timeout: 300_000 }, () => {
       "`QWEN_CODE_MAX_OUTPUT_TOKENS` in ~/.qwen/.env limits the answers of calls that choose no `maxOutputTokens`";
     const left = await ask("qwen", { engine: "print" }, files, NEWEST_QWEN);
     expect(left.bodies[0]).toContain('"max_tokens":77');
-    expect([left.warnings, left.told]).toEqual([[limits], [limits]]);
+    expect(left.warnings).toEqual([limits]);
+    if (ALL) expect(await left.told()).toEqual([limits]);
+    // That a variable wins over files is qwen's own doing, which an upgrade may change and nothing here.
+    if (!ALL) return;
     const chosen = await ask("qwen", { engine: "print", maxOutputTokens: 500 }, files, NEWEST_QWEN);
     expect(chosen.bodies[0]).toContain('"max_tokens":500');
     expect(chosen.warnings).toEqual([]);

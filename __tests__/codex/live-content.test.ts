@@ -4,10 +4,12 @@ import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync, 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
+import { createCodexCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
 import { codexConfig, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
 import { call, filesIn, PIXEL, result, step, VERSIONS, withCodex } from "../support/codex-live.mjs";
+import { sharing, withCli } from "../support/harness.mjs";
 import { ask, gone } from "../support/live.mjs";
 import { items } from "../support/live-forms.mjs";
 import { createRichSurroundings } from "../support/rich.mjs";
@@ -19,6 +21,15 @@ function threads({ requests }: { requests: { body: Record<string, unknown> }[] }
 }
 
 describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version) => {
+  /** A provider without further options, whose process the tests share that say nothing of it. */
+  const share = sharing(async (answer, until) => {
+    const script = (request: { body: object }, index: number) => answer(index, request);
+    const { api, options } = await withCli("codex", { version, script, until });
+    const provider = createCodexCliProvider({ ...options, engine: "live", retry: false });
+    until(() => provider.close());
+    return { api, create: () => provider.bindTools([]) };
+  });
+
   it("gets the real home where a key ring knows the login by it, and says what is sent of it", async () => {
     const { api, home, create } = await withCodex(version, [{ text: "ok" }]);
     const config = `cli_auth_credentials_store = "keyring"\n${codexConfig(api.url, 0)}`;
@@ -118,7 +129,7 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
   });
 
   it("tells a foreign history natively: calls, failures, later system messages, images", async () => {
-    const { api, create } = await withCodex(version, [{ text: "ok" }]);
+    const { api, create } = await share([{ text: "ok" }]);
     const image = { type: "image_url", image_url: { url: `data:image/png;base64,${PIXEL}` } };
     const thread: BaseMessage[] = [
       new SystemMessage("Be brief."),
@@ -270,7 +281,7 @@ memories = true
 
   it("adds up what a reply has cost where codex answers a call by itself", async () => {
     const usage = { input: 10, output: 2 };
-    const { api, create } = await withCodex(version, [
+    const { api, create } = await share([
       { output: [{ call: "nope", id: "n", args: {} }], usage },
       { output: [{ call: "step", id: "j", args: "{no json" }], usage },
       { output: [{ call: "step", id: "l", args: [1, 2] }], usage },
@@ -303,14 +314,14 @@ memories = true
     ["a missing model", { error: { status: 404, message: "no such model" } }, { category: "not_found" }],
     ["no place", { error: { status: 503, message: "busy" } }, { category: "server", shouldRetry: true }],
   ] as const)("tells %s, and asks once", async (_, answer, error) => {
-    const { api, create } = await withCodex(version, [answer]);
+    const { api, create } = await share([answer]);
     await expect(create().invoke(["go"])).rejects.toMatchObject(error);
     expect(api.requests).toHaveLength(1);
   });
 
   it("gives tools their names back, and says what codex would drop of their schemas", async () => {
     const names = ["exec_command", "shell_command", "mcp__a__b", "get.weather", "日本"];
-    const { api, create } = await withCodex(version, [
+    const { api, create } = await share([
       (request: { body: { tools: { name: string }[] } }) => ({
         output: request.body.tools.map(({ name }, n) => ({ call: name, id: `t${n}`, args: {} })),
       }),

@@ -13,7 +13,7 @@ import { HERE } from "../clis/real.js";
 import { OLDEST_LIVE_CODEX } from "../support/clis.mjs";
 import { call, result, step, VERSIONS, withCodex } from "../support/codex-live.mjs";
 import { createFakes } from "../support/fake.mjs";
-import { withCli } from "../support/harness.mjs";
+import { sampleOf, sharing, withCli } from "../support/harness.mjs";
 import { ask, gone, isAlive } from "../support/live.mjs";
 import { items } from "../support/live-forms.mjs";
 import { lacks } from "../support/systems.mjs";
@@ -21,6 +21,15 @@ import { lacks } from "../support/systems.mjs";
 const DOCTOR = fileURLToPath(new URL("../../src/js/cli.mjs", import.meta.url));
 
 describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version) => {
+  /** A provider without further options, whose process the tests share that say nothing of it. */
+  const share = sharing(async (answer, until) => {
+    const script = (request: { body: object }, index: number) => answer(index, request);
+    const { api, options } = await withCli("codex", { version, script, until });
+    const provider = createCodexCliProvider({ ...options, engine: "live", retry: false });
+    until(() => provider.close());
+    return { api, create: () => provider.bindTools([]) };
+  });
+
   it("serves twenty conversations at once with one process", async () => {
     const { api, create } = await withCodex(version, (request: { body: object }) => ({
       text: `heard ${/number (\d+)/.exec(JSON.stringify(request.body))?.[1]}`,
@@ -39,9 +48,7 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
       branch("circle", { r: z.number() }),
       branch("text", { t: z.string() }),
     ]);
-    const { api, create } = await withCodex(version, [
-      { output: [{ call: "draw", id: "c1", args: { kind: "text", t: "x" } }] },
-    ]);
+    const { api, create } = await share([{ output: [{ call: "draw", id: "c1", args: { kind: "text", t: "x" } }] }]);
     const reply = await create()
       .bindTools([{ name: "draw", description: "Draws", schema }])
       .invoke(["hi"]);
@@ -134,7 +141,7 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
   });
 
   it("works for an agent, its tools called natively", async () => {
-    const { api, create } = await withCodex(version, [{ output: [call("c", 2)] }, { text: "Took 2." }]);
+    const { api, create } = await share([{ output: [call("c", 2)] }, { text: "Took 2." }]);
     const run = runAgent({
       provider: create(),
       prompt: "go",
@@ -197,7 +204,7 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
 
   it("tells a used-up quota", async () => {
     const answer = { error: { status: 429, type: "insufficient_quota", message: "used up" } };
-    const { create } = await withCodex(version, [answer]);
+    const { create } = await share([answer]);
     // The oldest keeps to itself what kind of 429 it was.
     const code = version === OLDEST_LIVE_CODEX ? "RATE_LIMITED" : "QUOTA_EXCEEDED";
     await expect(create().invoke(["go"])).rejects.toMatchObject({ code });
@@ -212,7 +219,7 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
   });
 
   it("holds calls as long as it takes, while other conversations go on", async () => {
-    const { create } = await withCodex(version, (request: { body: object }) =>
+    const { create } = await share((request: { body: object }) =>
       JSON.stringify(request.body).includes("held") && !JSON.stringify(request.body).includes("function_call_output")
         ? { output: [call("h", 1)] }
         : { text: "ok" },
@@ -225,7 +232,7 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
   });
 
   it("starts clean where a result is missing, with nothing left to codex", async () => {
-    const { api, create } = await withCodex(version, [{ output: [call("a", 1), call("b", 2)] }, { text: "ok" }]);
+    const { api, create } = await share([{ output: [call("a", 1), call("b", 2)] }, { text: "ok" }]);
     const model = create().bindTools([step]);
     const first = await ask(model, ["go"]);
     const second = await ask(model, [new HumanMessage("go"), first.message, result("a", "one of two")]);
@@ -358,13 +365,16 @@ describe.skipIf(!HERE)("by default", { timeout: 300_000 }, () => {
     });
   });
 
-  it.each(["text", "jsonl"] as const)("answers live whatever outputFormat is called (%s)", async (outputFormat) => {
-    const { options } = await withCli("codex", { script: [{ text: "ok" }] });
-    const provider = createCodexCliProvider({ ...options, engine: undefined, outputFormat });
-    onTestFinished(() => provider.close());
-    const { reply } = await ask(provider, ["hi"]);
-    expect([reply.content, reply.run?.engine]).toEqual(["ok", "live"]);
-  });
+  it.each(sampleOf(["jsonl", "text"] as const))(
+    "answers live whatever outputFormat is called (%s)",
+    async (outputFormat) => {
+      const { options } = await withCli("codex", { script: [{ text: "ok" }] });
+      const provider = createCodexCliProvider({ ...options, engine: undefined, outputFormat });
+      onTestFinished(() => provider.close());
+      const { reply } = await ask(provider, ["hi"]);
+      expect([reply.content, reply.run?.engine]).toEqual(["ok", "live"]);
+    },
+  );
 
   it.each([undefined, "live"])("a refusal by the API is an answer to any engine (%s)", async (engine) => {
     const error = { status: 400, message: "Unsupported tool type: function" };

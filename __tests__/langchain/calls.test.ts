@@ -13,8 +13,9 @@ import { ProviderError } from "deep-factor-providers";
 import { ChatClaudeCli, ChatCli, ChatCodexCli } from "deep-factor-providers/langchain";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
+import { formOf } from "../support/ai-sdk.mjs";
 import { CHAT_CLIS } from "../support/chat-models.mjs";
-import { withClaude } from "../support/harness.mjs";
+import { ALL, sampleOf, shareOf, withClaude } from "../support/harness.mjs";
 
 const add = tool(({ a, b }) => String(a + b), {
   name: "add",
@@ -22,6 +23,21 @@ const add = tool(({ a, b }) => String(a + b), {
   schema: z.object({ a: z.number(), b: z.number() }),
 });
 const CALL = { name: "add", args: { a: 1, b: 2 } };
+
+/** Where one CLI is as good as another: codex, whose one process starts soon and serves all calls. */
+const LIVE = ALL ? ["claude, live", "codex, live"] : ["codex, live"];
+
+/** A chat model of that form, and its API. */
+async function live(name: string, ...[script, setup]: Parameters<ReturnType<typeof formOf>["start"]>) {
+  const { cli, start } = formOf(name);
+  const { api, options } = await start(script, setup);
+  const create = (more: object = {}) => {
+    const model = new { claude: ChatClaudeCli, codex: ChatCodexCli }[cli]({ ...options, ...more });
+    onTestFinished(() => model.close());
+    return model;
+  };
+  return { api, cli, create };
+}
 
 /** All chunks of a stream, and what they come to. */
 async function collect(model: Runnable<BaseLanguageModelInput, AIMessageChunk>, input: BaseLanguageModelInput) {
@@ -32,7 +48,8 @@ async function collect(model: Runnable<BaseLanguageModelInput, AIMessageChunk>, 
   return { chunks, whole: rest.reduce((sum, chunk) => sum.concat(chunk), first) };
 }
 
-describe.each(CHAT_CLIS)("$name", ({ cast, engine }) => {
+// Each by one of the CLIs that are sampled: what it makes of their replies is the same code.
+describe.each(shareOf(CHAT_CLIS, 1, 2))("$name", ({ cast, engine }) => {
   it("invoke gives an AIMessage with usage and metadata", async () => {
     const { model } = await cast([{ text: "Hello." }]);
     expect(model).toBeInstanceOf(BaseChatModel);
@@ -58,6 +75,23 @@ describe.each(CHAT_CLIS)("$name", ({ cast, engine }) => {
     });
   });
 
+  it("tools are called, and their results go back", async () => {
+    const { model, api } = await cast([{ text: "", calls: [CALL] }, { text: "It is 3." }]);
+    const withTools = model.bindTools([add]);
+    const question = new HumanMessage("1 + 2?");
+    const asked = await withTools.invoke([question]);
+    expect(asked.tool_calls).toEqual([{ ...CALL, type: "tool_call", id: expect.any(String) }]);
+    const [call] = asked.tool_calls ?? [];
+    if (call === undefined) throw new Error("no call");
+    const result = await add.invoke({ ...call, type: "tool_call" });
+    expect(result).toBeInstanceOf(ToolMessage);
+    const answer = await withTools.invoke([question, asked, result]);
+    expect(answer).toMatchObject({ content: "It is 3.", tool_calls: [] });
+    expect(api.requests).toHaveLength(2);
+  });
+});
+
+describe.each(shareOf(CHAT_CLIS, 0, 2))("$name", ({ cast, engine }) => {
   it("stream gives pieces of one message: text, then calls, usage and metadata", async () => {
     const { model } = await cast([{ text: "Hello." }, { text: "Let me add.", calls: [CALL] }]);
     const text = await collect(model, "hi");
@@ -78,26 +112,12 @@ describe.each(CHAT_CLIS)("$name", ({ cast, engine }) => {
     expect([first, ...more].map((piece) => piece?.args).join("")).toBe('{"a":1,"b":2}');
     expect(calls.whole.id).not.toBe(text.whole.id);
   });
-
-  it("tools are called, and their results go back", async () => {
-    const { model, api } = await cast([{ text: "", calls: [CALL] }, { text: "It is 3." }]);
-    const withTools = model.bindTools([add]);
-    const question = new HumanMessage("1 + 2?");
-    const asked = await withTools.invoke([question]);
-    expect(asked.tool_calls).toEqual([{ ...CALL, type: "tool_call", id: expect.any(String) }]);
-    const [call] = asked.tool_calls ?? [];
-    if (call === undefined) throw new Error("no call");
-    const result = await add.invoke({ ...call, type: "tool_call" });
-    expect(result).toBeInstanceOf(ToolMessage);
-    const answer = await withTools.invoke([question, asked, result]);
-    expect(answer).toMatchObject({ content: "It is 3.", tool_calls: [] });
-    expect(api.requests).toHaveLength(2);
-  });
 });
 
 describe("many calls of one model", () => {
   it("never mix: each has its own tools and its own answer", async () => {
-    const names = Array.from({ length: 6 }, (_, index) => `tool_${index}`);
+    // Each call is a process: as many as show it.
+    const names = sampleOf(["tool_0", "tool_1", "tool_2", "tool_3", "tool_4", "tool_5"], 2);
     const { options } = await withClaude({
       engine: "live",
       // Calls the only tool that it is offered; without one it says so.
@@ -134,7 +154,7 @@ describe("many calls of one model", () => {
     });
     const model = new ChatClaudeCli(options);
     onTestFinished(() => model.close());
-    const inputs = [1, 2, 3, 4].map((number) => `number ${number}`);
+    const inputs = sampleOf([1, 2, 3, 4], 2).map((number) => `number ${number}`);
     const replies = await model.batch(inputs, { maxConcurrency: 1 });
     expect(replies.map(({ content }) => content)).toEqual(inputs);
     expect(most).toBe(1);
@@ -155,40 +175,32 @@ describe("many calls of one model", () => {
 describe("a call that does not go well", () => {
   const failing = { error: { status: 401, message: "invalid x-api-key" } };
 
-  it("rejects with a ProviderError, which callbacks hear of", async () => {
-    const { options } = await withClaude({ engine: "live", script: [failing] });
-    const model = new ChatClaudeCli(options);
-    onTestFinished(() => model.close());
+  it.each(LIVE)("rejects with a ProviderError, which callbacks hear of: %s", async (name) => {
+    const { cli, create } = await live(name, [failing]);
+    const model = create();
     const errors: unknown[] = [];
     const error = await model
       .invoke("hi", { callbacks: [{ handleLLMError: (it: unknown) => void errors.push(it), awaitHandlers: true }] })
       .catch((it: unknown) => it);
     expect(error).toBeInstanceOf(ProviderError);
-    expect(error).toMatchObject({ category: "authentication", provider: "claude" });
+    expect(error).toMatchObject({ category: "authentication", provider: cli });
     expect(errors).toEqual([error]);
   });
 
-  it("is made again as often as maxRetries says, and LangChain does not multiply it", async () => {
+  it.each(LIVE)("is made again as often as maxRetries says, and LangChain does not multiply it: %s", async (name) => {
     const overloaded = { error: { status: 529, message: "Overloaded" } };
-    const { api, options } = await withClaude({ engine: "live", script: [overloaded, overloaded, { text: "late" }] });
-    const fields = { ...options, timeout: 60_000 };
-    const once = new ChatClaudeCli({ ...fields, maxRetries: 0 });
-    onTestFinished(() => once.close());
+    const { api, create } = await live(name, [overloaded, overloaded, { text: "late" }]);
+    const once = create({ timeout: 60_000, maxRetries: 0 });
     await expect(once.invoke("hi")).rejects.toMatchObject({ code: "OVERLOADED", attempts: 1 });
     expect(api.requests).toHaveLength(1);
-    const twice = new ChatClaudeCli({ ...fields, maxRetries: 1 });
-    onTestFinished(() => twice.close());
+    const twice = create({ timeout: 60_000, maxRetries: 1 });
     expect(await twice.invoke("hi")).toMatchObject({ content: "late" });
     expect(api.requests).toHaveLength(3);
   });
 
-  it("rejects with the reason of the signal when it is aborted, and so does a stream", async () => {
-    const { api, options } = await withClaude({
-      engine: "live",
-      script: [{ hang: true }, { chunks: ["a", "b"], hangAfter: 4 }],
-    });
-    const model = new ChatClaudeCli(options);
-    onTestFinished(() => model.close());
+  it.each(LIVE)("rejects with the reason of the signal when it is aborted, and so does a stream: %s", async (name) => {
+    const { api, create } = await live(name, [{ hang: true }, { chunks: ["a", "b"], hangAfter: 4 }]);
+    const model = create();
     const first = new AbortController();
     const call = model.invoke("hi", { signal: first.signal });
     await api.waitForRequest(1);
@@ -207,17 +219,15 @@ describe("a call that does not go well", () => {
     expect(pieces.join("")).toMatch(/^a/);
   });
 
-  it("rejects when the timeout of its config has passed", async () => {
-    const { options } = await withClaude({ engine: "live", script: [{ hang: true }], mayRunOut: true });
-    const model = new ChatClaudeCli({ ...options, maxRetries: 0 });
-    onTestFinished(() => model.close());
+  it.each(LIVE)("rejects when the timeout of its config has passed: %s", async (name) => {
+    const { create } = await live(name, [{ hang: true }], { mayRunOut: true });
+    const model = create({ maxRetries: 0 });
     await expect(model.invoke("hi", { timeout: 300 })).rejects.toMatchObject({ name: "TimeoutError" });
   });
 
-  it("rejects with TIMEOUT when that of the model has", async () => {
-    const { options } = await withClaude({ engine: "live", script: [{ hang: true }], mayRunOut: true });
-    const model = new ChatClaudeCli({ ...options, timeout: 1000, maxRetries: 0 });
-    onTestFinished(() => model.close());
+  it.each(LIVE)("rejects with TIMEOUT when that of the model has: %s", async (name) => {
+    const { create } = await live(name, [{ hang: true }], { mayRunOut: true });
+    const model = create({ timeout: 1000, maxRetries: 0 });
     await expect(model.invoke("hi")).rejects.toMatchObject({ code: "TIMEOUT" });
   });
 

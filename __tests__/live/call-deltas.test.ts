@@ -4,7 +4,7 @@ import type { CliProvider, ProviderEvent } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { withApi } from "../api/setup.js";
 import { HERE } from "../clis/real.js";
-import { LIVE_FORMS_AND_QWEN } from "../support/live-forms.mjs";
+import { LIVE_FORMS } from "../support/live-forms.mjs";
 
 const schema = { type: "object", properties: { text: { type: "string" } } };
 const step = { name: "step", description: "Takes a step", schema };
@@ -31,7 +31,7 @@ const TOLD = { several: true, whose: ["c1 step"], whole: args, before: true, cal
 /** The others tell arguments whole: codex 0.169.0, qwen 0.24.4 (in one piece, when the call is made), opencode 1.18.34. */
 const WHOLE = { several: false, whose: [], whole: undefined, before: true, calls: [CALL] };
 
-describe.skipIf(!HERE).each(LIVE_FORMS_AND_QWEN)("$name", { timeout: 300_000 }, ({ start, name }) => {
+describe.skipIf(!HERE).each(LIVE_FORMS)("$name", { timeout: 300_000 }, ({ start, name }) => {
   it("tells the arguments of a call", async () => {
     const { create } = await start([{ text: "Wait.", calls: [CALL] }]);
     expect(await told(create())).toEqual(name.startsWith("claude") ? TOLD : WHOLE);

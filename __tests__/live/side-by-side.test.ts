@@ -69,18 +69,21 @@ describe.skipIf(!HERE)("agents side by side over one claude provider", { timeout
     for (const agents of [4, 5, 8, 20]) console.log(JSON.stringify({ agents, ...(await sideBySide(agents, 6)) }));
   });
 
-  const [agents, steps] = ALL ? [20, 10] : [6, 3];
-  it(`${agents} of ${steps} steps keep their processes, with four calls at a time`, async () => {
-    const found = await sideBySide(agents, steps);
+  // Fewer at a time than there are agents, or nothing would show that their processes are bounded otherwise.
+  const [agents, steps, atOnce, more] = ALL ? [20, 10, "four", {}] : [3, 3, "two", { maxConcurrency: 2 }];
+  it(`${agents} of ${steps} steps keep their processes, with ${atOnce} calls at a time`, async () => {
+    const found = await sideBySide(agents, steps, more);
     expect(found).toMatchObject({ processes: agents, continued: agents * steps, replayed: 0, displaced: 0 });
   });
 
   it("restores those beyond the bound, and tells none of them in words", async () => {
-    const found = await sideBySide(5, 3, { maxProcesses: 2, maxConcurrency: 1 });
-    expect(found.calls).toBe(20);
+    const [agents, steps] = ALL ? [5, 3] : [3, 2];
+    const found = await sideBySide(agents, steps, { maxProcesses: 2, maxConcurrency: 1 });
+    expect(found.calls).toBe(agents * (steps + 1));
     // Two rest, and each of the others comes back once for each of its steps.
-    expect([found.restored, found.replayed, found.displaced]).toEqual([9, 0, 9]);
-    expect(found.processes).toBe(5 + found.restored);
+    const restored = (agents - 2) * steps;
+    expect([found.restored, found.replayed, found.displaced]).toEqual([restored, 0, restored]);
+    expect(found.processes).toBe(agents + restored);
     expect(found.mostProcesses).toBeLessThanOrEqual(3);
   });
 });

@@ -2,8 +2,9 @@
 /** The real qwen as a live engine: one process for a conversation, and native calls that wait in it. */
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
-import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
+import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { createQwenCliProvider, type QwenCliProviderOptions } from "deep-factor-providers";
+import type { CliProvider } from "deep-factor-providers/native";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
 import { NEWEST_QWEN } from "../support/clis.mjs";
@@ -52,37 +53,53 @@ async function live(script: Parameters<typeof withCli>[1]["script"], mayRunOut =
   return { ...cli, provider, asked: (at: number) => said(cli.api.requests[at] as unknown as Asked) };
 }
 
+/** One turn, the sessions that it tells, and the texts of its messages. */
+async function ask(model: Pick<CliProvider, "stream">, thread: BaseMessage[]) {
+  const sessions: unknown[] = [];
+  const texts = new Map<string | undefined, string>();
+  for await (const event of model.stream(thread)) {
+    if (event.type === "session") sessions.push([event.sessionId, event.model]);
+    if (event.type === "text_delta") texts.set(event.messageId, (texts.get(event.messageId) ?? "") + event.text);
+    if (event.type !== "done") continue;
+    const { content, toolCalls } = event.reply;
+    const tool_calls = toolCalls.map(({ id, name, args }) => ({ id, name, args }));
+    return {
+      reply: event.reply,
+      message: new AIMessage({ content, tool_calls }),
+      sessions,
+      texts: [...texts.values()],
+    };
+  }
+  throw new Error("no reply");
+}
+
 const system = new SystemMessage("Be brief.");
 const question = new HumanMessage("What is it?");
 const result = (id: string, content: string) => new ToolMessage({ tool_call_id: id, content });
 
 describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 }, () => {
-  it("has tools under the names of every object's own properties, and hands their calls back", async () => {
-    const names = ["constructor", "toString", "__proto__", "valueOf"];
-    const { provider, api } = await live([
-      ({ body }: Asked) => {
-        const tools = body.tools?.map((tool) => tool.function.name) ?? [];
-        return { text: "", calls: tools.map((name, at) => ({ id: `c${at}`, name, args: {} })) };
-      },
-    ]);
-    const tools = names.map((name) => ({ name, description: "Does it", schema: { type: "object" } }));
-    const reply = await provider.bindTools(tools).invoke([question]);
-    expect(api.requests).toHaveLength(1);
-    expect(reply.tool_calls?.map(({ name }) => name).sort()).toEqual(names.toSorted());
-  });
-
-  it("has its bound tools whatever the user's settings take away", async () => {
+  it("has its bound tools whatever the user's settings take away, also under the names of every object's own properties", async () => {
     const settings = {
       permissions: { deny: ["mcp__*"] },
       tools: { exclude: ["mcp__df__step"] },
       mcp: { allowed: ["x"], excluded: ["df"] },
     };
-    const { home, provider, api } = await live([says("I have it.")]);
+    const names = ["constructor", "toString", "__proto__", "valueOf"];
+    const { home, provider, api } = await live([
+      ({ body }: Asked) => {
+        const tools = body.tools?.map((tool) => tool.function.name) ?? [];
+        return { text: "", calls: tools.map((name, at) => ({ id: `c${at}`, name, args: {} })) };
+      },
+    ]);
     mkdirSync(join(home, ".qwen"), { recursive: true });
     writeFileSync(join(home, ".qwen", "settings.json"), JSON.stringify(settings));
-    await provider.bindTools([STEP]).invoke([question]);
+    const tools = [STEP, ...names.map((name) => ({ ...STEP, name }))];
+    const reply = await provider.bindTools(tools).invoke([question]);
+    expect(api.requests).toHaveLength(1);
     const [request] = api.requests as unknown as Asked[];
-    expect(request?.body.tools?.map((tool) => tool.function.name)).toEqual(["mcp__df__step"]);
+    expect(request?.body.tools?.map((tool) => tool.function.name)).toContain("mcp__df__step");
+    expect(request?.body.tools).toHaveLength(tools.length);
+    expect(reply.tool_calls?.map(({ name }) => name).sort()).toEqual(["step", ...names].sort());
   });
 
   it("fails by name where the CLI does not offer a bound tool", async () => {
@@ -100,28 +117,39 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 
     );
   });
 
-  it("takes of several calls under one id the first, which is all that the CLI keeps of them", async () => {
+  it("takes of several calls under one id the first, and an answer that met the output limit as one", async () => {
+    // That call is all that the CLI keeps of them.
     const twins = (asked: Asked) => ({ ...calls("", ["c", 1], ["c", 2])(asked), wholeCalls: true });
-    const { provider, asked } = await live([twins, says("done")]);
+    const part = (text: string, stopReason: string) => ({ text, stopReason, usage: { input: 20, output: 7 } });
+    const { provider, api, asked } = await live([
+      twins,
+      says("done"),
+      part("Too short for it", "length"),
+      part("One, ", "length"),
+      part("two, ", "length"),
+      part("three.", "stop"),
+    ]);
     const model = provider.bindTools([ADD]);
-    const first = await model.invoke([question]);
-    expect(first.tool_calls?.map(({ id, args }) => [id, args])).toEqual([["c", { a: 1 }]]);
-    const second = await model.invoke([question, first, result("c", "took 1")]);
-    expect([second.content, asked(1).slice(2)]).toEqual(["done", [`assistant | c({"a":1})`, "tool | c | took 1"]]);
-  });
+    const first = await ask(model, [question]);
+    expect(first.reply.toolCalls.map(({ id, args }) => [id, args])).toEqual([["c", { a: 1 }]]);
+    const thread = [question, first.message, result("c", "took 1")];
+    const second = await ask(model, thread);
+    expect([second.reply.content, asked(1).slice(2)]).toEqual([
+      "done",
+      [`assistant | c({"a":1})`, "tool | c | took 1"],
+    ]);
+    // Its session is told in every turn.
+    expect(first.sessions).toEqual([[expect.any(String), "mock-model"]]);
+    expect(second.sessions).toEqual(first.sessions);
 
-  it("tells its session in every turn", async () => {
-    const { provider } = await live([says("one"), says("two")]);
-    const turn = async (thread: (HumanMessage | AIMessage)[]) => {
-      const sessions: unknown[] = [];
-      for await (const event of provider.stream(thread)) {
-        if (event.type === "session") sessions.push([event.sessionId, event.model]);
-      }
-      return sessions;
-    };
-    const first = await turn([question]);
-    expect(first).toEqual([[expect.any(String), "mock-model"]]);
-    expect(await turn([question, new AIMessage("one"), new HumanMessage("And?")])).toEqual(first);
+    const { reply, texts } = await ask(model, [...thread, second.message, new HumanMessage("All of it?")]);
+    // What the CLI has asked for anew is another message, as the pieces say.
+    expect(texts).toEqual(["Too short for it", "One, two, three."]);
+    expect([reply.content, reply.messages.map(({ content }) => content)]).toEqual([
+      "One, two, three.",
+      ["One, two, three."],
+    ]);
+    expect(api.requests).toHaveLength(6);
   });
 
   it("keeps a conversation with calls in one process, and leaves nothing behind", async () => {
@@ -167,7 +195,8 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 
     expect(existsSync(join(home, ".qwen", "projects"))).toBe(false);
   });
 
-  it("reads a foreign thread from a chat file, and goes on behind its results", async () => {
+  // The one below is as foreign, and goes on behind results as well.
+  it.runIf(ALL)("reads a foreign thread from a chat file, and goes on behind its results", async () => {
     const { provider, asked } = await live([says("42."), says("Still 42.")]);
     const model = provider.bindTools([ADD]);
     const call = { name: "add.it", args: { a: 42 }, id: "x1", type: "tool_call" as const };
@@ -181,43 +210,24 @@ describe.skipIf(!HERE)(`the real qwen ${NEWEST_QWEN}, live`, { timeout: 600_000 
     ]);
   });
 
-  it("reads a result of 300 KB in the middle of a foreign thread, whole", async () => {
+  it("reads a result of 300 KB in the middle of a foreign thread, whole, and goes on behind its results", async () => {
     const { provider, asked } = await live([says("Sure.")]);
     const model = provider.bindTools([ADD]);
     const call = { name: "add.it", args: { a: 42 }, id: "x1", type: "tool_call" as const };
     const long = "0123456789".repeat(30_000);
     const called = new AIMessage({ content: "Adding.", tool_calls: [call] });
-    const thread = [question, called, result("x1", long), new AIMessage("42."), new HumanMessage("Sure?")];
+    const again = new AIMessage({ content: "Again.", tool_calls: [{ ...call, id: "x2" }] });
+    const asking = [new AIMessage("42."), new HumanMessage("Sure?")];
+    const thread = [question, called, result("x1", long), ...asking, again, result("x2", "42")];
     expect((await model.invoke(thread)).content).toBe("Sure.");
     expect(asked(0).slice(2)).toEqual([
       'assistant | Adding. | x1({"a":42})',
       `tool | x1 | ${long}`,
       "assistant | 42.",
       "user | Sure?",
+      'assistant | Again. | x2({"a":42})',
+      "tool | x2 | 42",
     ]);
-  });
-
-  it("gives an answer that met the output limit as one, each of its parts once", async () => {
-    const part = (text: string, stopReason: string) => ({ text, stopReason, usage: { input: 20, output: 7 } });
-    const { provider, api } = await live([
-      part("Too short for it", "length"),
-      part("One, ", "length"),
-      part("two, ", "length"),
-      part("three.", "stop"),
-    ]);
-    const texts = new Map<string | undefined, string>();
-    let reply = { content: "", messages: [] as { content: string }[] };
-    for await (const event of provider.stream([question])) {
-      if (event.type === "text_delta") texts.set(event.messageId, (texts.get(event.messageId) ?? "") + event.text);
-      if (event.type === "done") reply = event.reply;
-    }
-    // What the CLI has asked for anew is another message, as the pieces say.
-    expect([...texts.values()]).toEqual(["Too short for it", "One, two, three."]);
-    expect([reply.content, reply.messages.map(({ content }) => content)]).toEqual([
-      "One, two, three.",
-      ["One, two, three."],
-    ]);
-    expect(api.requests).toHaveLength(4);
   });
 
   it.runIf(ALL)("sends a result that the CLI would cut to another process, whole, and says so", async () => {

@@ -5,7 +5,7 @@ import { limits } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
 import { NEWEST_QWEN } from "../support/clis.mjs";
-import { ALL, withCli } from "../support/harness.mjs";
+import { ALL, sampleOf, withCli } from "../support/harness.mjs";
 import { PACKAGES } from "../support/installed.mjs";
 import { calling } from "../support/model.mjs";
 import { ask, outwear } from "../support/warm.mjs";
@@ -112,20 +112,22 @@ describe.skipIf(!HERE)(`the real qwen ${WARM_QWEN}, warm`, { timeout: 300_000 },
     const last = await ask(provider, ["last"]);
     expect(last.content).toBe("You said it");
 
-    // A process that ends in the middle of a call is that call's error, and nobody else's.
-    const doomed = provider.invoke(["wait"]);
-    await api.waitForRequest(untilThen + 3);
-    process.kill(last.pid, "SIGKILL");
-    await expect(doomed).rejects.toMatchObject({ code: "CRASHED", signal: "SIGKILL" });
-    const next = await ask(provider, ["next"]);
-    expect([next.content, next.engine]).toEqual(["You said it", "warm"]);
-    expect(next.pid).not.toBe(last.pid);
+    // A process that ends in the middle of a call is that call's error, and nobody else's: so it is with grok, by the same code.
+    if (ALL) {
+      const doomed = provider.invoke(["wait"]);
+      await api.waitForRequest(untilThen + 3);
+      process.kill(last.pid, "SIGKILL");
+      await expect(doomed).rejects.toMatchObject({ code: "CRASHED", signal: "SIGKILL" });
+      const next = await ask(provider, ["next"]);
+      expect([next.content, next.engine]).toEqual(["You said it", "warm"]);
+      expect(next.pid).not.toBe(last.pid);
+    }
 
     await provider.close();
     expect(tag.left()).toEqual([]);
   });
 
-  it.each(["text", "xml"] as const)(
+  it.each(sampleOf(["text", "xml"] as const))(
     "takes no text for a command of its own, and for no file (%s)",
     async (encoding) => {
       const { api, tag, create } = await open();
