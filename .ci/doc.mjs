@@ -11,7 +11,7 @@ import { runBeside, sideBySide } from "./package.mjs";
 import { LINTED, ROOT, runMain } from "./prepare.mjs";
 
 /** @typedef {{ package_id: string, target: { name: string, kind: string[], src_path: string, edition: string }, profile: { test: boolean }, features: string[], filenames: string[] }} Artifact */
-/** @typedef {{ id: string, name: string, version: string }} Package */
+/** @typedef {{ id: string, name: string, version: string, manifest_path: string }} Package */
 /** @typedef {{ id: string, deps: { name: string, pkg: string, dep_kinds: { kind: string | null }[] }[] }} Node */
 
 /** @param {string[]} args */
@@ -66,8 +66,10 @@ await runMain(import.meta.url, async () => {
   await sideBySide(
     rooms.map((room) => async () => {
       const node = resolve.nodes.find(({ id }) => id === room.package_id);
-      const { version = "" } = packages.find(({ id }) => id === room.package_id) ?? {};
-      const env = { ...process.env, CARGO_PKG_VERSION: version, CARGO_MANIFEST_DIR: dirname(room.target.src_path) };
+      const { name = "", version = "", manifest_path = "" } = packages.find(({ id }) => id === room.package_id) ?? {};
+      // What macros read of cargo.
+      const own = { CARGO_PKG_NAME: name, CARGO_PKG_VERSION: version, CARGO_MANIFEST_DIR: dirname(manifest_path) };
+      const env = { ...process.env, ...own };
       if (node) await runBeside(["rustdoc", ...rustdoc(room, artifacts, node)], ROOT, env);
     }),
   );

@@ -66,11 +66,11 @@ export function listChecks(root, { ci = false, all = false } = {}) {
       env: LINTED,
     },
     { name: "cargo test", command: ["cargo", "test", "--no-fail-fast"], env: LINTED, count: countCargo },
+    ...change({ name: "cargo doc", command: ["node", ".ci/doc.mjs"] }),
     // What cargo has just compiled for its own tests is most of the unoptimised addon.
     { name: "build", ...script(all ? "build" : "build:debug"), ...(all ? {} : { env: LINTED }) },
-    ...change({ name: "cargo doc", command: ["node", ".ci/doc.mjs"] }),
     // What waits for the network, while all of the above computes.
-    { name: "packages", command: ["node", ".ci/install.mjs"], early: true },
+    { name: "packages", command: ["node", ".ci/install.mjs"], env: levelOf({ ci, all }), early: true },
     { name: "tsc", ...bin("typescript", "tsc", "-p", "tsconfig.json") },
     {
       name: "vitest",

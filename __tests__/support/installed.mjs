@@ -26,7 +26,7 @@ const NODE = `node-${process.platform}-${process.arch}`;
 /** The package of the oldest claude that is supported; the newest is a development dependency. */
 export const OLDEST_CLAUDE = "@anthropic-ai/claude-code";
 
-/** What the tests want, by name with exact version; `.ci/install.mjs` installs all of it at once. */
+/** What the tests want, by name with exact version; `.ci/install.mjs` installs it before they run. */
 /** @type {Readonly<Record<string, string>>} */
 export const PACKAGES = Object.freeze({
   [OLDEST_CLAUDE]: "2.1.197",
@@ -74,6 +74,24 @@ export const PACKAGES = Object.freeze({
     "@xai-official/grok-linux-x64": "1.0.41",
   }),
 });
+
+/** Those that only tests of a release ask for (`// @release`): without `--all`, whoever asks for one installs it. */
+export const OF_RELEASE = Object.freeze([
+  "@ai-sdk/react",
+  "@modelcontextprotocol/conformance",
+  "@oven/bun-linux-x64",
+  "@rspack/core",
+  "@temporalio/testing",
+  "@vercel/nft",
+  "ai",
+  "esbuild",
+  "fastify",
+  "next",
+  "postject",
+  "react-dom",
+  "rollup",
+  "webpack",
+]);
 
 /** What is to be installed beside a package, because it only says that it wants it. */
 /** @type {Readonly<Record<string, Readonly<Record<string, string>>>>} */
