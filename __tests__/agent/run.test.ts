@@ -5,7 +5,6 @@ import { tool } from "@langchain/core/tools";
 import {
   type AgentEvent,
   type AgentTool,
-  createCodexCliProvider,
   createFallbackProvider,
   ProviderError,
   runAgent,
@@ -14,10 +13,8 @@ import * as native from "deep-factor-providers/native";
 import { createScriptedProvider } from "deep-factor-providers/testing";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
-import { HERE } from "../clis/real.js";
 import { toAnswer } from "../support/agent-claude.mjs";
-import { formOf } from "../support/ai-sdk.mjs";
-import { ALL, createProvider, sampleOf, withClaude } from "../support/harness.mjs";
+import { createProvider, withClaude } from "../support/harness.mjs";
 import { createTag } from "../support/processes.mjs";
 import { lacks } from "../support/systems.mjs";
 
@@ -28,21 +25,6 @@ async function claude(turns: Turn[], engine: "print" | "live" = "live") {
   const script = turns.map((turn, index) => toAnswer(turn, index + 1, engine));
   const { api, options } = await withClaude({ engine, script });
   return { api, options, provider: createProvider(options) };
-}
-
-/** Any live CLI, where one is as good as another: codex, which starts soon. */
-async function anyLive(turns: Turn[]) {
-  if (ALL || !HERE) return await claude(turns);
-  const script = turns.map(({ text, calls = [] }, turn) => ({
-    ...(text !== undefined && { text }),
-    ...(calls.length > 0 && {
-      calls: calls.map(({ name, args = {} }, at) => ({ id: `call_${turn}_${at}`, name, args })),
-    }),
-  }));
-  const { api, options } = await formOf("codex, live").start(script);
-  const provider = createCodexCliProvider(options);
-  onTestFinished(() => provider.close());
-  return { api, options, provider };
 }
 
 /** A model that says this, where the agent is what is tested, and not how a CLI is spoken to. */
@@ -182,8 +164,18 @@ describe("a result", () => {
     expect(JSON.parse(JSON.stringify(messages))).toEqual(messages);
   });
 
+  it("is the logger's to hear of, too", async () => {
+    const { options } = await claude([{ calls: [{ name: "look" }] }, { text: "Fine." }], "print");
+    const records: string[] = [];
+    const provider = createProvider({ ...options, logger: ({ message }) => records.push(message) });
+    await runAgent({ provider, prompt: "Look.", tools: [look] }).result;
+    expect(records.filter((message) => message === "started" || message === "ended")).toEqual([
+      ...["started", "ended", "started", "ended"],
+    ]);
+  });
+
   it("goes on from where another run ended", async () => {
-    const { provider, api } = await anyLive([{ calls: [{ name: "look" }] }, { text: "Fine." }, { text: "Bye." }]);
+    const { provider, api } = await claude([{ calls: [{ name: "look" }] }, { text: "Fine." }, { text: "Bye." }]);
     const first = await runAgent({ provider, prompt: "Look.", tools: [look] }).result;
     const messages = [...first.messages, new HumanMessage("Thanks.")];
     const second = await runAgent({ provider, messages, tools: [look] }).result;
@@ -191,18 +183,15 @@ describe("a result", () => {
     expect(second.messages).toHaveLength(6);
     // One process has heard it all: the last request is the first's, grown.
     expect(api.requests).toHaveLength(3);
-    const { messages: told, input = told } = api.requests[2]?.body ?? {};
-    expect(JSON.stringify(input)).not.toContain("thread");
+    expect(JSON.stringify(api.requests[2]?.body.messages)).not.toContain("thread");
   });
 });
 
 describe("what the model gets wrong", () => {
-  it("is told where a call can't be read, and the logger hears of its processes", async () => {
+  it("is told where a call can't be read", async () => {
     const broken = { text: '```json\n{"tool_calls":[{"name":"look","args":{"at": },"id":"call_1"}]}\n```' };
     const { options, api } = await withClaude({ engine: "print", script: [broken, { text: "Never mind." }] });
-    const records: string[] = [];
-    const provider = createProvider({ ...options, logger: ({ message }) => records.push(message) });
-    const run = runAgent({ provider, prompt: "Look.", tools: [look] });
+    const run = runAgent({ provider: createProvider(options), prompt: "Look.", tools: [look] });
     const warnings = (await eventsOf(run)).flatMap((event) => (event.type === "warning" ? [event.code] : []));
     expect([[...new Set(warnings)], (await run.result).output]).toEqual([["INVALID_TOOL_CALL"], "Never mind."]);
     const asked = JSON.stringify(api.requests[1]?.body.messages);
@@ -210,9 +199,6 @@ describe("what the model gets wrong", () => {
     const { messages } = await run.result;
     // One note, whatever number of calls it is about.
     expect(messages.map((message) => message.constructor)).toEqual([HumanMessage, AIMessage, HumanMessage, AIMessage]);
-    expect(records.filter((message) => message === "started" || message === "ended")).toEqual([
-      ...["started", "ended", "started", "ended"],
-    ]);
   });
 
   it("costs what it costs, and no more than that", async () => {
@@ -290,7 +276,7 @@ describe("a run that ends badly", () => {
     expect(error?.hint).toContain("cliPath");
 
     const call = { name: "handoff", args: { agent: "helper", task: "Help." } };
-    const { provider } = await anyLive([{ calls: [call] }, { text: "Alone then." }]);
+    const { provider } = await claude([{ calls: [call] }, { text: "Alone then." }]);
     const handoff = { agents: { helper: { provider: missing } } };
     const events = await eventsOf(runAgent({ provider, prompt: "Go.", builtins: { handoff } }));
     expect(events).toContainEqual(expect.objectContaining({ type: "warning", code: "AGENT_UNAVAILABLE" }));
@@ -301,25 +287,19 @@ describe("a run that ends badly", () => {
     expect(events.at(-1)).toMatchObject({ type: "run_completed", output: "Alone then." });
   });
 
-  it.each(sampleOf(["live", "print"] as const))(
-    "fails as the provider does, with what there was: %s",
-    async (engine) => {
-      const script = [
-        toAnswer({ calls: [{ name: "look" }] }, 1, engine),
-        { error: { status: 401, message: "no way" } },
-      ];
-      const { options } = await withClaude({ engine, script });
-      const { status, error, messages, usage } = await runAgent({
-        provider: createProvider(options),
-        prompt: "Go.",
-        tools: [look],
-      }).result;
-      expect([status, error?.code, messages.length]).toEqual(["failed", "AUTHENTICATION_FAILED", 3]);
-      expect(usage.totalTokens).toBeGreaterThan(0);
-    },
-  );
+  it.each(["print", "live"] as const)("fails as the provider does, with what there was: %s", async (engine) => {
+    const script = [toAnswer({ calls: [{ name: "look" }] }, 1, engine), { error: { status: 401, message: "no way" } }];
+    const { options } = await withClaude({ engine, script });
+    const { status, error, messages, usage } = await runAgent({
+      provider: createProvider(options),
+      prompt: "Go.",
+      tools: [look],
+    }).result;
+    expect([status, error?.code, messages.length]).toEqual(["failed", "AUTHENTICATION_FAILED", 3]);
+    expect(usage.totalTokens).toBeGreaterThan(0);
+  });
 
-  it.skipIf(lacks("processes")).each(sampleOf(["print", "live"] as const))(
+  it.skipIf(lacks("processes")).each(["print", "live"] as const)(
     "leaves no process behind an abort: %s",
     async (engine) => {
       const { options, api } = await withClaude({ engine, script: [{ hang: true }] });
@@ -391,7 +371,7 @@ describe("handoffs", () => {
 
   it.skipIf(lacks("processes"))("end with the run that waits for them", async () => {
     const call = { name: "handoff", args: { agent: "helper", task: "Help." } };
-    const { provider } = await anyLive([{ calls: [call] }]);
+    const { provider } = await claude([{ calls: [call] }]);
     const helper = await withClaude({ script: [{ hang: true }] });
     const tag = createTag();
     const slow = createProvider({ ...helper.options, env: { ...helper.options.env, ...tag.env } });

@@ -10,7 +10,7 @@ import { createClaudeCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { CANARY, createRichProject } from "../support/claude.mjs";
-import { ALL, createProvider, RUNS, sampleOf, WIDE, withClaude } from "../support/harness.mjs";
+import { createProvider, RUNS, sampleOf, withClaude } from "../support/harness.mjs";
 import { calling, markIn, readPrompt, writeToolCalls } from "../support/model.mjs";
 
 const add = tool(async ({ a, b }: { a: number; b: number }) => String(a + b), {
@@ -19,33 +19,15 @@ const add = tool(async ({ a, b }: { a: number; b: number }) => String(a + b), {
   schema: z.object({ a: z.number(), b: z.number() }),
 });
 
-const PLAIN = {
-  name: "plain",
-  description: "p",
-  schema: { type: "object", properties: { z: { type: "string" } } },
-};
-
-/** What `run` gives, for all who ask: the first of them runs it. */
-function once<T>(run: () => Promise<T>): () => Promise<T> {
-  let running: Promise<T> | undefined;
-  return () => {
-    running ??= run();
-    return running;
-  };
-}
-
 describe.each(sampleOf(RUNS))("claude %s, engine %s", (which, engine) => {
   const inPrint = it.runIf(engine === "print");
 
-  /** A call with the defaults, which several tests look at. */
-  const plain = once(async () => {
+  it("answers with an AIMessage of the caller's own, with usage and metadata", async () => {
     const usage = { input_tokens: 11, cache_creation_input_tokens: 3, cache_read_input_tokens: 5, output_tokens: 7 };
     const { api, options } = await withClaude({ which, engine, script: [{ text: "Hello there.", usage }] });
-    return { api, reply: await createProvider(options).invoke([new HumanMessage("Say hello")]) };
-  });
 
-  it("answers with an AIMessage of the caller's own, with usage and metadata", async () => {
-    const { api, reply } = await plain();
+    const reply = await createProvider(options).invoke([new HumanMessage("Say hello")]);
+
     expect(reply).toBeInstanceOf(AIMessage);
     expect(reply.content).toBe("Hello there.");
     expect(reply.tool_calls).toEqual([]);
@@ -87,12 +69,12 @@ describe.each(sampleOf(RUNS))("claude %s, engine %s", (which, engine) => {
   });
 
   it("does not tell the API which folder Node is in", async () => {
-    const { api } = await plain();
+    const { api, options } = await withClaude({ which, engine, script: [{ text: "ok" }] });
+    await createProvider(options).invoke([new HumanMessage("Say hello")]);
     expect(JSON.stringify(api.requests[0]?.body)).not.toContain(process.cwd());
   });
 
-  /** A call of the tool and its answer. */
-  const loop = once(async () => {
+  inPrint("carries a tool loop: native schema in, call out, result in, answer out", async () => {
     const { api, options } = await withClaude({
       which,
       engine,
@@ -107,19 +89,15 @@ describe.each(sampleOf(RUNS))("claude %s, engine %s", (which, engine) => {
         }),
       ],
     });
-    const dynamic = new DynamicTool({ name: "dynamic", description: "d", func: async (text: string) => text });
-    const model = createProvider(options).bindTools([add, PLAIN, dynamic]);
+    const model = createProvider(options).bindTools([add]);
     const question = new HumanMessage("What is 17 + 25?");
-    const first = await model.invoke([question]);
-    const result = await add.invoke({ a: 17, b: 25 });
-    const second = await model.invoke([question, first, new ToolMessage({ tool_call_id: "call_1", content: result })]);
-    return { api, first, second };
-  });
 
-  inPrint("carries a tool loop: native schema in, call out, result in, answer out", async () => {
-    const { api, first, second } = await loop();
+    const first = await model.invoke([question]);
     expect(first.content).toBe("Let me add.");
     expect(first.tool_calls).toEqual([{ name: "add", args: { a: 17, b: 25 }, id: "call_1" }]);
+    const result = await add.invoke({ a: 17, b: 25 });
+    const second = await model.invoke([question, first, new ToolMessage({ tool_call_id: "call_1", content: result })]);
+
     expect(second.content).toBe("It is 42.");
     const prompt = readPrompt(api.requests[1]?.body);
     expect(prompt.tools[0]).toMatchObject({ name: "add", description: "Adds two numbers" });
@@ -134,47 +112,44 @@ describe.each(sampleOf(RUNS))("claude %s, engine %s", (which, engine) => {
 
   it("gives the model the constant system prompt, the caller's, or the CLI's own", async () => {
     const { api, options } = await withClaude({ which, engine, script: () => ({ text: "ok" }) });
-    type Api = typeof api;
-    const systemOf = ({ requests }: Api, index: number) =>
-      requests[index]?.body.system.map((block: { text: string }) => block.text);
+    const systemOf = (index: number) => api.requests[index]?.body.system.map((block: { text: string }) => block.text);
+    await createProvider(options).invoke(["hi"]);
     await createProvider({ ...options, systemPrompt: "Speak like a pirate. <&>" }).invoke(["hi"]);
     await createProvider({ ...options, systemPrompt: null }).invoke(["hi"]);
 
-    expect(systemOf((await plain()).api, 0)?.at(-1)).toMatch(/^You are the model behind an agent\./);
-    expect(systemOf(api, 0)?.at(-1)).toBe("Speak like a pirate. <&>");
-    expect(systemOf(api, 1)?.join("\n").length).toBeGreaterThan(3000);
+    expect(systemOf(0)?.at(-1)).toMatch(/^You are the model behind an agent\./);
+    expect(systemOf(1)?.at(-1)).toBe("Speak like a pirate. <&>");
+    expect(systemOf(2)?.join("\n").length).toBeGreaterThan(3000);
   });
 
-  const texts = ["/clear", "/cost", "read @README.md please", "-p", "--help", "!ls", "a\u0000b"];
-  // One message each, or all of them in one call.
-  inPrint.each(ALL ? texts.map((text) => [[text]]) : [[texts]])("gives the model %j verbatim", async (messages) => {
-    const { api, home, options } = await withClaude({ which, engine, script: [{ text: "ok" }] });
-    const project = createRichProject({ home });
-    onTestFinished(() => project.cleanup());
-    const provider = createProvider({ ...options, cwd: project.dir });
-    await provider.invoke([new SystemMessage("Be brief"), ...messages.map((text) => new HumanMessage(text))]);
-    const { events } = readPrompt(api.requests[0]?.body);
-    expect(events.map(({ type, text }) => [type, text])).toEqual([
-      ["system", "Be brief"],
-      ...messages.map((text) => ["human", text.replace("\u0000", "\uFFFD")]),
-    ]);
-    expect(JSON.stringify(api.requests[0]?.body)).not.toContain(CANARY);
-  });
+  inPrint.each(["/clear", "/cost", "read @README.md please", "-p", "--help", "!ls", "a\u0000b"])(
+    "gives the model %j verbatim",
+    async (text) => {
+      const { api, home, options } = await withClaude({ which, engine, script: [{ text: "ok" }] });
+      const project = createRichProject({ home });
+      onTestFinished(() => project.cleanup());
+      const provider = createProvider({ ...options, cwd: project.dir });
+      await provider.invoke([new SystemMessage("Be brief"), new HumanMessage(text)]);
+      const { events } = readPrompt(api.requests[0]?.body);
+      expect(events.map(({ type, text }) => [type, text])).toEqual([
+        ["system", "Be brief"],
+        ["human", text.replace("\u0000", "\uFFFD")],
+      ]);
+      expect(JSON.stringify(api.requests[0]?.body)).not.toContain(CANARY);
+    },
+  );
 
   inPrint("gives the same reply whatever the CLI prints", async () => {
     const script = calling("Two.", [{ name: "add", args: { b: 2, a: 1 }, id: "x" }]);
     const { options } = await withClaude({ which, engine, script });
-    const formats = sampleOf(
-      [
-        { outputFormat: "stream-json" },
-        { outputFormat: "json" },
-        { outputFormat: "text" },
-        // An array of all events.
-        { outputFormat: "json", verbose: true },
-        { outputFormat: "stream-json", verbose: true, includePartialMessages: true },
-      ] as const,
-      4,
-    );
+    const formats = [
+      { outputFormat: "stream-json" },
+      { outputFormat: "json" },
+      { outputFormat: "text" },
+      // An array of all events.
+      { outputFormat: "json", verbose: true },
+      { outputFormat: "stream-json", verbose: true, includePartialMessages: true },
+    ] as const;
     const ask = (format: (typeof formats)[number]) =>
       createProvider({ ...options, ...format })
         .bindTools([add])
@@ -184,8 +159,7 @@ describe.each(sampleOf(RUNS))("claude %s, engine %s", (which, engine) => {
       expect(reply.content).toBe("Two.");
       expect(JSON.stringify(reply.tool_calls)).toBe('[{"name":"add","args":{"b":2,"a":1},"id":"x"}]');
     }
-    for (const measured of formats.keys()) {
-      if (measured === 2) continue;
+    for (const measured of [0, 1, 3, 4]) {
       expect(replies[measured]?.usage_metadata).toEqual(replies[0]?.usage_metadata);
       expect(replies[measured]?.response_metadata).toMatchObject({
         stop_reason: "end_turn",
@@ -223,8 +197,6 @@ describe.each(sampleOf(RUNS))("claude %s, engine %s", (which, engine) => {
       ...(engine === "print" && { exitCode: 1 }),
     });
     expect(noKey.message).toMatch(/^Not logged in/);
-    // errors.test.ts has what the API refuses.
-    if (WIDE && !ALL) return;
     const refused = await failing({});
     expect(refused).toMatchObject({ code: "INVALID_API_KEY", category: "authentication", httpStatus: 401 });
     expect(refused.message).toMatch(/^Invalid API key/);
@@ -253,16 +225,22 @@ describe.each(sampleOf(RUNS))("claude %s, engine %s", (which, engine) => {
   });
 
   inPrint("reads tools of every kind", async () => {
-    const { api } = await loop();
+    const { api, options } = await withClaude({ which, engine, script: [{ text: "ok" }] });
+    const plain = {
+      name: "plain",
+      description: "p",
+      schema: { type: "object", properties: { z: { type: "string" } } },
+    };
+    const dynamic = new DynamicTool({ name: "dynamic", description: "d", func: async (text: string) => text });
+    await createProvider(options).bindTools([add, plain, dynamic]).invoke(["hi"]);
     const { tools } = readPrompt(api.requests[0]?.body);
     expect(tools.map(({ name }) => name)).toEqual(["add", "plain", "dynamic"]);
-    expect(tools[1]?.parameters).toEqual(PLAIN.schema);
+    expect(tools[1]?.parameters).toEqual(plain.schema);
     expect(tools[2]?.parameters.properties).toHaveProperty("input");
   });
 });
 
-// What makes the messages is tested in facade-provider.test.ts, and what the entries export in facade-entries.test.ts.
-it.runIf(ALL)("gives an AIMessage of the CommonJS build to CommonJS callers", async () => {
+it("gives an AIMessage of the CommonJS build to CommonJS callers", async () => {
   const { options } = await withClaude({ engine: "print", script: [{ text: "hi" }] });
   const require = createRequire(import.meta.url);
   const cjs = require("deep-factor-providers");
@@ -270,7 +248,7 @@ it.runIf(ALL)("gives an AIMessage of the CommonJS build to CommonJS callers", as
   expect(reply).toBeInstanceOf(require("@langchain/core/messages").AIMessage);
 });
 
-it.runIf(ALL)("gives AIMessage-shaped JSON without LangChain", async () => {
+it("gives AIMessage-shaped JSON without LangChain", async () => {
   const { options } = await withClaude({ engine: "print", script: [{ text: "hi" }] });
   const native = await import("deep-factor-providers/native");
   const reply = await native.createClaudeCliProvider(options).invoke([{ role: "user", content: "hi" }]);
@@ -278,8 +256,7 @@ it.runIf(ALL)("gives AIMessage-shaped JSON without LangChain", async () => {
   expect(reply).toMatchObject({ type: "ai", content: "hi", tool_calls: [] });
 });
 
-// facade-provider.test.ts has it without a CLI.
-it.runIf(ALL)("keeps two agents that share one provider apart", async () => {
+it("keeps two agents that share one provider apart", async () => {
   const { api, options } = await withClaude({ engine: "print", script: () => ({ text: "ok" }) });
   const shared = createClaudeCliProvider(options);
   const one = shared.bindTools([{ name: "one", schema: { type: "object" } }]);
@@ -291,7 +268,7 @@ it.runIf(ALL)("keeps two agents that share one provider apart", async () => {
   expect(names).toEqual([["one"], ["two"], ["two"]]);
 });
 
-it.runIf(ALL)("works from any folder the process is in", async () => {
+it("works from any folder the process is in", async () => {
   const { options } = await withClaude({ engine: "print", script: [{ text: "ok" }] });
   const folder = mkdtempSync(join(tmpdir(), "dfp-cwd-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));

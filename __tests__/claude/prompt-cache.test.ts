@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { type BaseMessage, HumanMessage } from "@langchain/core/messages";
 import { limits, type ProviderReply } from "deep-factor-providers";
 import { expect, it } from "vitest";
-import { createProvider, RUNS, shareOf, VERSIONS, withClaude } from "../support/harness.mjs";
+import { createProvider, RUNS, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask, fakeLive } from "../support/live.mjs";
 import { lacks } from "../support/systems.mjs";
 
@@ -23,33 +23,32 @@ const WRITTEN = {
   cache_creation: { ephemeral_5m_input_tokens: 30, ephemeral_1h_input_tokens: 40 },
 };
 
-const TTLS = ["5m", "1h"] as const;
-
-it.each(
-  RUNS.flatMap(([which, engine], at) => shareOf(TTLS, at, RUNS.length).map((ttl) => [which, engine, ttl] as const)),
-)("claude %s, %s: %s", async (which, engine, ttl) => {
-  const script = () => ({ text: "Hello.", usage: WRITTEN });
-  const { api, home, options } = await withClaude({ which, engine, script });
-  mkdirSync(join(home, ".claude"), { recursive: true });
-  writeFileSync(join(home, ".claude/settings.json"), JSON.stringify({ env: OTHER[ttl] }));
-  const provider = createProvider({
-    ...options,
-    env: { ...options.env, ...OTHER[ttl] },
-    promptCache: { ttl },
-  });
-  const reply = await provider.invoke(["hi"]);
-  const marks = JSON.stringify(api.requests[0]?.body).match(/"cache_control":\{[^}]*\}/g) ?? [];
-  const mark =
-    ttl === "1h" ? '"cache_control":{"type":"ephemeral","ttl":"1h"}' : '"cache_control":{"type":"ephemeral"}';
-  expect([...new Set(marks)]).toEqual([mark]);
-  const usage = reply.usage_metadata as { input_token_details?: object } | undefined;
-  expect(usage?.input_token_details).toEqual({
-    cache_read: 20,
-    cache_creation: 70,
-    ephemeral_5m_input_tokens: 30,
-    ephemeral_1h_input_tokens: 40,
-  });
-});
+it.each(RUNS.flatMap(([which, engine]) => (["5m", "1h"] as const).map((ttl) => [which, engine, ttl] as const)))(
+  "claude %s, %s: %s",
+  async (which, engine, ttl) => {
+    const script = () => ({ text: "Hello.", usage: WRITTEN });
+    const { api, home, options } = await withClaude({ which, engine, script });
+    mkdirSync(join(home, ".claude"), { recursive: true });
+    writeFileSync(join(home, ".claude/settings.json"), JSON.stringify({ env: OTHER[ttl] }));
+    const provider = createProvider({
+      ...options,
+      env: { ...options.env, ...OTHER[ttl] },
+      promptCache: { ttl },
+    });
+    const reply = await provider.invoke(["hi"]);
+    const marks = JSON.stringify(api.requests[0]?.body).match(/"cache_control":\{[^}]*\}/g) ?? [];
+    const mark =
+      ttl === "1h" ? '"cache_control":{"type":"ephemeral","ttl":"1h"}' : '"cache_control":{"type":"ephemeral"}';
+    expect([...new Set(marks)]).toEqual([mark]);
+    const usage = reply.usage_metadata as { input_token_details?: object } | undefined;
+    expect(usage?.input_token_details).toEqual({
+      cache_read: 20,
+      cache_creation: 70,
+      ephemeral_5m_input_tokens: 30,
+      ephemeral_1h_input_tokens: 40,
+    });
+  },
+);
 
 const used = (read: number, written: number) => ({
   input_tokens: 1000,

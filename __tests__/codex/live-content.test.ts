@@ -4,12 +4,10 @@ import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync, 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
-import { createCodexCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
 import { codexConfig, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
-import { call, filesIn, PIXEL, result, step, VERSIONS, withCodex } from "../support/codex-live.mjs";
-import { sharing, withCli } from "../support/harness.mjs";
+import { call, filesIn, PIXEL, result, sharingCodex, step, VERSIONS, withCodex } from "../support/codex-live.mjs";
 import { ask, gone } from "../support/live.mjs";
 import { items } from "../support/live-forms.mjs";
 import { createRichSurroundings } from "../support/rich.mjs";
@@ -21,14 +19,7 @@ function threads({ requests }: { requests: { body: Record<string, unknown> }[] }
 }
 
 describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version) => {
-  /** A provider without further options, whose process the tests share that say nothing of it. */
-  const share = sharing(async (answer, until) => {
-    const script = (request: { body: object }, index: number) => answer(index, request);
-    const { api, options } = await withCli("codex", { version, script, until });
-    const provider = createCodexCliProvider({ ...options, engine: "live", retry: false });
-    until(() => provider.close());
-    return { api, create: () => provider.bindTools([]) };
-  });
+  const share = sharingCodex(version);
 
   it("gets the real home where a key ring knows the login by it, and says what is sent of it", async () => {
     const { api, home, create } = await withCodex(version, [{ text: "ok" }]);

@@ -11,9 +11,9 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { HERE } from "../clis/real.js";
 import { OLDEST_LIVE_CODEX } from "../support/clis.mjs";
-import { call, result, step, VERSIONS, withCodex } from "../support/codex-live.mjs";
+import { call, result, sharingCodex, step, VERSIONS, withCodex } from "../support/codex-live.mjs";
 import { createFakes } from "../support/fake.mjs";
-import { sampleOf, sharing, withCli } from "../support/harness.mjs";
+import { sampleOf, withCli } from "../support/harness.mjs";
 import { ask, gone, isAlive } from "../support/live.mjs";
 import { items } from "../support/live-forms.mjs";
 import { lacks } from "../support/systems.mjs";
@@ -21,14 +21,7 @@ import { lacks } from "../support/systems.mjs";
 const DOCTOR = fileURLToPath(new URL("../../src/js/cli.mjs", import.meta.url));
 
 describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version) => {
-  /** A provider without further options, whose process the tests share that say nothing of it. */
-  const share = sharing(async (answer, until) => {
-    const script = (request: { body: object }, index: number) => answer(index, request);
-    const { api, options } = await withCli("codex", { version, script, until });
-    const provider = createCodexCliProvider({ ...options, engine: "live", retry: false });
-    until(() => provider.close());
-    return { api, create: () => provider.bindTools([]) };
-  });
+  const share = sharingCodex(version);
 
   it("serves twenty conversations at once with one process", async () => {
     const { api, create } = await withCodex(version, (request: { body: object }) => ({

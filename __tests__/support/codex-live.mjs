@@ -8,7 +8,7 @@ import { ToolMessage } from "@langchain/core/messages";
 import { createCodexCliProvider } from "deep-factor-providers";
 import { onTestFinished } from "vitest";
 import { LIVE_CODEX, OLDEST_LIVE_CODEX } from "./clis.mjs";
-import { withCli } from "./harness.mjs";
+import { sharing, withCli } from "./harness.mjs";
 
 /** The versions to try. */
 export const VERSIONS = process.env.TEST_ALL ? [LIVE_CODEX, OLDEST_LIVE_CODEX] : [LIVE_CODEX];
@@ -34,6 +34,21 @@ export async function withCodex(version, script) {
     return provider;
   };
   return { ...cli, create };
+}
+
+/**
+ * The same, with one process for all tests of a `describe` that say nothing of its options.
+ * @param {string} version
+ */
+export function sharingCodex(version) {
+  return sharing(async (answer, until) => {
+    /** @param {object} request @param {number} index */
+    const script = (request, index) => answer(index, request);
+    const { api, options } = await withCli("codex", { version, script, until });
+    const provider = createCodexCliProvider({ ...options, engine: "live", retry: false });
+    until(() => provider.close());
+    return { api, create: () => provider.bindTools([]) };
+  });
 }
 
 /** The files of a folder with their sizes and times, links not followed. @param {string} folder */
