@@ -22,7 +22,6 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { startAnthropic } from "./support/anthropic.mjs";
 import { isolateClaude } from "./support/claude.mjs";
 import { allBlocks, type Block, blocksOf, documents, isTypeScript, place, problems } from "./support/docs.mjs";
-import { ALL } from "./support/harness.mjs";
 import { startOpenAi } from "./support/openai.mjs";
 import { lacks } from "./support/systems.mjs";
 
@@ -50,13 +49,6 @@ const code = blocks.filter(isTypeScript);
 const nameOf = ({ file, line }: Block) => `${file.replaceAll(/\W/g, "-")}-${line}`;
 const isRun = ({ mark, text }: Block) =>
   !mark && text.includes('from "deep-factor-providers') && !/createDeepFactorAgent|\btools\b(?!["/:])/.test(text);
-
-const programs = code.filter(isRun);
-/**
- * Those that are run: most of them start the same CLI for the same kind of call, and all of them are compiled. So it is the README's, and each
- * third of the others.
- */
-const PROGRAMS_RUN = programs.filter(({ file }, row) => ALL || file === "README.md" || row % 3 === 1);
 
 let home: string;
 /** What the compiler says, by the place in the document. */
@@ -105,8 +97,7 @@ describe("documents", () => {
       expect.arrayContaining(["README.md", "docs/reference/errors.md", "docs/guide/tools.md"]),
     );
     expect(code.length).toBeGreaterThan(8);
-    expect(programs.length).toBeGreaterThan(8);
-    expect(PROGRAMS_RUN.length).toBeGreaterThan(8);
+    expect(code.filter(isRun).length).toBeGreaterThan(8);
   });
 
   it("TypeScript compiles in a strict project", () => {
@@ -138,7 +129,7 @@ describe("documents", () => {
 });
 
 describe.skipIf(lacks("modes"))("a reader's program runs to its end", () => {
-  it.skipIf(lacks("links")).each(PROGRAMS_RUN.map((block) => [place(block), block] as const))(
+  it.skipIf(lacks("links")).each(code.filter(isRun).map((block) => [place(block), block] as const))(
     "%s",
     async (_, block) => {
       const api = await startAnthropic(() => ({ text: "hello" }));

@@ -9,7 +9,6 @@ import { SURFACES } from "../../.ci/record/decisions.mjs";
 import { diffPage } from "../../.ci/record/diff.mjs";
 import { compare, decided, optionsOfHelp, optionsPage, published } from "../../.ci/record/options.mjs";
 import { recordable } from "../../.ci/record/run.mjs";
-import { sampleOf } from "../support/harness.mjs";
 
 const page = new URL("../../docs/reference/cli-options.md", import.meta.url);
 
@@ -18,8 +17,7 @@ it("the page is made of the decisions", () => {
   expect(readFileSync(page, "utf8")).toBe(optionsPage());
 });
 
-// They change with the versions that are installed, which the daily comparison looks at as well.
-it.concurrent.each(sampleOf(SURFACES, 4))(
+it.concurrent.each(SURFACES)(
   "$name: no option is without a decision, and no decision without an option",
   async (surface) => {
     const { cliPath } = await recordable(surface.set);
