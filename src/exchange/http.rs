@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER};
 use http::uri::Uri;
@@ -111,6 +112,7 @@ impl<'a> HttpExchange<'a> {
     }
 }
 
+#[async_trait]
 impl Exchange for HttpExchange<'_> {
     fn elapsed(&self) -> Duration {
         self.began.map_or(Duration::ZERO, |began| began.elapsed())
@@ -152,7 +154,7 @@ impl Exchange for HttpExchange<'_> {
         self.end = HttpEnd::Stopped(reason);
     }
 
-    async fn finish(self) -> Result<Box<Ended>, Unusable> {
+    async fn finish(self: Box<Self>) -> Result<Box<Ended>, Unusable> {
         let exit = self.elapsed();
         let request = self.request;
         if let Some(response) = self.response.filter(|_| self.answer.is_over()) {

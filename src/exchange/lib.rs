@@ -12,6 +12,7 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
 
 use dfp_model::error::ProviderError;
@@ -48,10 +49,13 @@ pub mod user_line;
 ///
 /// The driver calls [`next`](Exchange::next) until it breaks off or calls [`stop`](Exchange::stop), and then
 /// [`finish`](Exchange::finish).
+#[async_trait]
 pub trait Exchange: Send {
-    /// True if the exchange keeps the call's limits (time, silence, output, cancelling) itself: its [`next`](Exchange::next) then
-    /// ends in time. The driver keeps the limits of all others.
-    const KEEPS_LIMITS: bool = false;
+    /// Returns whether the exchange keeps the call's limits (time, silence, output, cancelling) itself: its
+    /// [`next`](Exchange::next) then ends in time. The driver keeps the limits of all others.
+    fn keeps_limits(&self) -> bool {
+        false
+    }
 
     /// The id of its process, if it has one.
     fn pid(&self) -> Option<u32> {
@@ -74,7 +78,7 @@ pub trait Exchange: Send {
     ///
     /// Cancel safe as far as the driver needs it: a `next` that is dropped before it is ready has lost no event that could still
     /// be reported, but an HTTP request may be without its connection then. Only `stop` may follow.
-    fn next(&mut self, events: &mut Vec<Event>) -> impl Future<Output = ControlFlow<()>> + Send;
+    async fn next(&mut self, events: &mut Vec<Event>) -> ControlFlow<()>;
 
     /// Gives up the exchange, for `reason`. Takes effect at once or with [`finish`](Exchange::finish).
     fn stop(&mut self, reason: StopReason);
@@ -83,7 +87,7 @@ pub trait Exchange: Send {
     ///
     /// # Errors
     /// [`Unusable`]: the exchange can't be judged as an answer to the call.
-    fn finish(self) -> impl Future<Output = Result<Box<Ended>, Unusable>> + Send;
+    async fn finish(self: Box<Self>) -> Result<Box<Ended>, Unusable>;
 }
 
 /// The reason why there is no answer to judge: the exchange did not begin, or came to nothing.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -426,8 +427,11 @@ fn pause_in(stderr: &str, long_pauses: &[&str]) -> Option<Failure> {
 
 /// The process keeps its limits: when one passes, the received output decides whether it was too late, and silence does not count
 /// while the CLI waits for the caller.
+#[async_trait]
 impl Exchange for Print {
-    const KEEPS_LIMITS: bool = true;
+    fn keeps_limits(&self) -> bool {
+        true
+    }
 
     fn pid(&self) -> Option<u32> {
         Some(self.running.pid())
@@ -488,7 +492,7 @@ impl Exchange for Print {
         self.cancel_process.cancel();
     }
 
-    async fn finish(self) -> Result<Box<Ended>, Unusable> {
+    async fn finish(self: Box<Self>) -> Result<Box<Ended>, Unusable> {
         let tail: Vec<u8> = self.tail.into();
         let mut exit = self.running.exit().await;
         // A time limit that passed when all output had come already, only not been decoded yet, has cut nothing off.

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
@@ -180,6 +181,7 @@ impl Drop for ScriptExchange {
     }
 }
 
+#[async_trait]
 impl Exchange for ScriptExchange {
     fn elapsed(&self) -> Duration {
         self.began.map_or(Duration::ZERO, |began| began.elapsed())
@@ -206,7 +208,7 @@ impl Exchange for ScriptExchange {
         self.end = HttpEnd::Stopped(reason);
     }
 
-    async fn finish(mut self) -> Result<Box<Ended>, Unusable> {
+    async fn finish(mut self: Box<Self>) -> Result<Box<Ended>, Unusable> {
         if let Some(error) = self.failure.take() {
             return Err(Unusable::Failed(error));
         }

@@ -110,9 +110,9 @@ pub(super) fn failed(error: Unusable, provider: &str) -> Box<ProviderError> {
 }
 
 /// Drives `exchange` to its end. `info` gets the facts of the run on the way, also if it fails.
-pub(super) async fn run_attempt<E: Exchange>(
+pub(super) async fn run_attempt(
     attempt: Attempt<'_>,
-    mut exchange: E,
+    mut exchange: Box<dyn Exchange + '_>,
     info: &mut RunInfo,
 ) -> Result<AttemptOutcome, Unusable> {
     let sink = attempt.sink;
@@ -124,7 +124,7 @@ pub(super) async fn run_attempt<E: Exchange>(
         turn: None,
     };
     sink.log.ends_at(driven.clocks.deadline);
-    driven.exchange(&mut exchange).await;
+    driven.exchange(&mut *exchange).await;
     let turn = exchange.elapsed();
     let ended = match exchange.finish().await {
         Ok(ended) => *ended,
@@ -173,8 +173,9 @@ struct OngoingAttempt<'a> {
 
 impl OngoingAttempt<'_> {
     /// Hands on the events until the exchange is over.
-    async fn exchange<E: Exchange>(&mut self, exchange: &mut E) {
+    async fn exchange(&mut self, exchange: &mut dyn Exchange) {
         let sink = self.attempt.sink;
+        let keeps_limits = exchange.keeps_limits();
         self.announce(exchange);
         // The beginning is reported at once, since an exchange may be silent for long.
         sink.send(&mut self.events).await;
@@ -183,14 +184,14 @@ impl OngoingAttempt<'_> {
         let mut last_output = Instant::now();
         loop {
             let next = exchange.next(&mut decoded);
-            let mut progress = match E::KEEPS_LIMITS {
+            let mut progress = match keeps_limits {
                 true => Ok(next.await),
                 false => self.clocks.limit(last_output, next).await,
             };
             self.announce(exchange);
             self.note_first_byte(exchange);
             let max_output = self.attempt.limits.max_output;
-            if !E::KEEPS_LIMITS
+            if !keeps_limits
                 && progress == Ok(ControlFlow::Continue(()))
                 && exchange.received_bytes() > max_output as u64
             {
@@ -254,7 +255,7 @@ impl OngoingAttempt<'_> {
     }
 
     /// Reports the beginning once, when it is certain that the exchange has begun.
-    fn announce(&mut self, exchange: &impl Exchange) {
+    fn announce(&mut self, exchange: &dyn Exchange) {
         let Some(opening) = self.attempt.opening.take_if(|_| exchange.has_begun()) else {
             return;
         };
@@ -286,7 +287,7 @@ impl OngoingAttempt<'_> {
         self.events.extend(opening.notes);
     }
 
-    fn note_first_byte(&mut self, exchange: &impl Exchange) {
+    fn note_first_byte(&mut self, exchange: &dyn Exchange) {
         // Only an exchange that was reported to have begun has a first byte.
         if self.attempt.opening.is_none() && self.info.first_byte_ms.is_none() && exchange.received_bytes() > 0 {
             let first = ms(exchange.elapsed());

@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
@@ -145,10 +146,11 @@ impl CliAttempt<'_> {
                 .with_listener(sink.has_listener()),
         };
         let attempt = self.print_attempt(&limits, || prompt.text.clone(), fold, opening);
-        let outcome = match bridge {
-            None => run_attempt(attempt, print, info).await,
-            Some(bridge) => run_attempt(attempt, BridgedPrint { print, bridge }, info).await,
+        let exchange: Box<dyn Exchange> = match bridge {
+            None => Box::new(print),
+            Some(bridge) => Box::new(BridgedPrint { print, bridge }),
         };
+        let outcome = run_attempt(attempt, exchange, info).await;
         let outcome = outcome.map_err(|error| failed(error, cli.id()))?;
         if let AttemptOutcome::FlagRefused(flag) = &outcome {
             capabilities::remember_refused(&binary, flag);
@@ -473,8 +475,11 @@ struct BridgedPrint<'a> {
     pub bridge: OpenBridge<'a>,
 }
 
+#[async_trait]
 impl Exchange for BridgedPrint<'_> {
-    const KEEPS_LIMITS: bool = Print::KEEPS_LIMITS;
+    fn keeps_limits(&self) -> bool {
+        self.print.keeps_limits()
+    }
 
     fn pid(&self) -> Option<u32> {
         self.print.pid()
@@ -509,10 +514,10 @@ impl Exchange for BridgedPrint<'_> {
         self.print.stop(reason);
     }
 
-    async fn finish(self) -> Result<Box<Ended>, Unusable> {
-        let BridgedPrint { print, mut bridge } = self;
+    async fn finish(self: Box<Self>) -> Result<Box<Ended>, Unusable> {
+        let BridgedPrint { print, mut bridge } = *self;
         bridge.let_go_on().await;
-        let mut ended = print.finish().await?;
+        let mut ended = Box::new(print).finish().await?;
         if let Evidence::Process(process) = &mut ended.evidence {
             process.unreached = !bridge.reached();
         }

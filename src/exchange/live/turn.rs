@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -295,6 +296,7 @@ impl<S: Session> Turn<S> {
     }
 }
 
+#[async_trait]
 impl<S: Session> Exchange for Turn<S> {
     fn pid(&self) -> Option<u32> {
         Some(self.pid)
@@ -341,7 +343,7 @@ impl<S: Session> Exchange for Turn<S> {
 
     /// Waits for the end of the turn, and makes of it what is judged. A stop is judged as a stop, even if the reply came in the
     /// meantime; its session is not kept.
-    async fn finish(mut self) -> Result<Box<Ended>, Unusable> {
+    async fn finish(mut self: Box<Self>) -> Result<Box<Ended>, Unusable> {
         if let Some(over) = poll_fn(|context| self.going.poll(context)).await {
             self.over = Some(over);
         }
@@ -353,7 +355,7 @@ impl<S: Session> Exchange for Turn<S> {
             limits,
             park,
             ..
-        } = self;
+        } = *self;
         let (end, session) = over.unwrap_or((TurnEnd::Failed, None));
         if let Some(reason) = reason {
             if let Some(session) = session {

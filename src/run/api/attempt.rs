@@ -291,7 +291,7 @@ impl ApiCall<'_> {
             answer = answer.without_calls();
         }
         let exchange = HttpExchange::new(request, answer);
-        let outcome = run_attempt(attempt, exchange, info).await;
+        let outcome = run_attempt(attempt, Box::new(exchange), info).await;
         outcome.map_err(|error| failed(error, self.api.id()))
     }
     /// Makes the attempt by asking the script.
@@ -313,7 +313,7 @@ impl ApiCall<'_> {
             redactor: self.redactor.clone(),
             permit,
         });
-        let outcome = run_attempt(attempt, exchange, info).await;
+        let outcome = run_attempt(attempt, Box::new(exchange), info).await;
         outcome.map_err(|error| failed(error, api.id()))
     }
 }

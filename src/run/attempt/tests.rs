@@ -4,6 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 use super::*;
@@ -41,6 +42,7 @@ struct Scripted {
     notes: Arc<Mutex<Vec<String>>>,
 }
 
+#[async_trait]
 impl Exchange for Scripted {
     fn has_begun(&self) -> bool {
         !self.waits || self.bytes > 0
@@ -77,7 +79,7 @@ impl Exchange for Scripted {
         self.stopped = Some(reason);
     }
 
-    async fn finish(self) -> Result<Box<Ended>, Unusable> {
+    async fn finish(self: Box<Self>) -> Result<Box<Ended>, Unusable> {
         if let Some(why) = self.unusable {
             return Err(Unusable::Unsupported {
                 reason: why.to_owned(),
@@ -207,7 +209,7 @@ async fn checked(exchange: Scripted, limits: CallLimits, cancel: &CancellationTo
             }],
         }),
     };
-    let outcome = run_attempt(attempt, exchange, &mut info).await;
+    let outcome = run_attempt(attempt, Box::new(exchange), &mut info).await;
     drop(sink);
     let mut events = Vec::new();
     while let Some(event) = receiver.recv().await {

@@ -106,24 +106,37 @@ pub(crate) async fn prewarm<F: Form>(
             LiveSupport::Unknown(_) if is_auto && F::PROCESSES.are_tried_first() => starting.tried().await,
             _ => starting.spares().await,
         };
-        match round {
-            Err(Unusable::FlagRefused(_)) => {}
-            Err(Unusable::Failed(error)) => return Err(error),
-            Err(Unusable::Unsupported { reason, .. }) if is_auto => {
-                if let Some(error) = login_missing(cli, &reason) {
-                    return Err(error);
-                }
-                capabilities::remember_unserved(F::ENGINE, &installed.binary, reason);
-                break;
-            }
-            Err(Unusable::Unsupported { reason, ended, .. }) => {
-                let evidence = ended.as_ref().map(|ended| &ended.evidence);
-                return Err(auto::refused(cli, F::ENGINE, &reason, evidence));
-            }
-            Ok(()) | Err(_) => break,
+        if is_over(cli, F::ENGINE, &installed.binary, round)? {
+            break;
         }
     }
     Ok(())
+}
+
+/// Returns whether no further process is to be started ahead after a `round` in which some were started of `binary`: one is, if the
+/// CLI has refused a flag that it can do without.
+fn is_over(
+    cli: &CliBase,
+    used: EngineUsed,
+    binary: &Binary,
+    round: Result<(), Unusable>,
+) -> Result<bool, Box<ProviderError>> {
+    match round {
+        Err(Unusable::FlagRefused(_)) => Ok(false),
+        Err(Unusable::Failed(error)) => Err(error),
+        Err(Unusable::Unsupported { reason, .. }) if cli.options.engine == EngineKind::Auto => {
+            if let Some(error) = login_missing(cli, &reason) {
+                return Err(error);
+            }
+            capabilities::remember_unserved(used, binary, reason);
+            Ok(true)
+        }
+        Err(Unusable::Unsupported { reason, ended, .. }) => {
+            let evidence = ended.as_ref().map(|ended| &ended.evidence);
+            Err(auto::refused(cli, used, &reason, evidence))
+        }
+        Ok(()) | Err(_) => Ok(true),
+    }
 }
 
 impl<F: Form> Starting<'_, F> {
@@ -148,20 +161,7 @@ impl<F: Form> Starting<'_, F> {
             let Some((reason, process)) = failure(&mut one, self.setup.is_some()).await else {
                 continue;
             };
-            let invocation = Invocation::of(cli.id(), &self.installed.line);
-            let (reason, ended) = turn::why_not_ready(invocation, reason, process, &ProcessLimits::default());
-            if let Some(flag) = &ended.refused_flag {
-                capabilities::remember_refused(&self.installed.binary, flag);
-                return Err(Unusable::FlagRefused(flag.clone()));
-            }
-            return Err(match reason {
-                Some(reason) => Unusable::Unsupported {
-                    reason,
-                    may_have_asked: false,
-                    ended: Some(Box::new(ended)),
-                },
-                None => Unusable::Failed(not_ready_error(cli, ended.evidence)),
-            });
+            return Err(not_ready(cli, self.installed, reason, process));
         }
         Ok(())
     }
@@ -231,6 +231,25 @@ fn refill_spares<F: Form>(sessions: &Arc<Sessions<F>>, cli: &Arc<CliBase>, env: 
     };
     let start = |place| starting.start(place).ok();
     sessions.pool.fill_spares(env, setup.as_ref(), start);
+}
+
+/// The reason why a `process` of `installed` that was started ahead takes no sessions; `reason` is the one that is known beside its
+/// end.
+fn not_ready(cli: &CliBase, installed: &Installed, reason: Option<String>, process: EndedProcess) -> Unusable {
+    let invocation = Invocation::of(cli.id(), &installed.line);
+    let (reason, ended) = turn::why_not_ready(invocation, reason, process, &ProcessLimits::default());
+    if let Some(flag) = ended.refused_flag {
+        capabilities::remember_refused(&installed.binary, &flag);
+        return Unusable::FlagRefused(flag);
+    }
+    match reason {
+        Some(reason) => Unusable::Unsupported {
+            reason,
+            may_have_asked: false,
+            ended: Some(Box::new(ended)),
+        },
+        None => Unusable::Failed(not_ready_error(cli, ended.evidence)),
+    }
 }
 
 /// The error of a process that was started ahead and has ended.

@@ -30,10 +30,11 @@ use crate::capabilities::{self, ApiRefusal, LiveSupport};
 use crate::cli_attempt::{CliAttempt, CliCall};
 use crate::cli_base::{CliBase, not_found};
 use crate::programs::Program;
-use dfp_exchange::Unusable;
 use dfp_exchange::form::{Form, SessionCall, SetupOf};
 use dfp_exchange::installed::{Binary, Installed};
+use dfp_exchange::live::kept::KeptReplies;
 use dfp_exchange::live::session::Origin;
+use dfp_exchange::{Ended, Unusable};
 use dfp_model::error::{Code, ProviderError, clip};
 use dfp_model::event::{EngineUsed, Event, RunInfo};
 use dfp_process::Vars;
@@ -110,7 +111,7 @@ pub(crate) async fn drive<F: Form>(
     notes.extend(reading.notes);
     let mut refusals = Refusals::of(call, decided.program.binary(), model);
     let mut takes_waiting = true;
-    let (reason, may_have_asked, ended) = loop {
+    let unsupported = loop {
         let installed = Arc::clone(&decided.installed);
         let asked = TurnAsked {
             attempt,
@@ -126,7 +127,15 @@ pub(crate) async fn drive<F: Form>(
                     true => Vec::new(),
                     false => notes.clone(),
                 };
-                turn(attempt, &installed, begun, (reading.text_calls.clone(), notes), info).await
+                turn(
+                    attempt,
+                    F::ENGINE,
+                    &installed,
+                    begun,
+                    (reading.text_calls.clone(), notes),
+                    info,
+                )
+                .await
             }
             Err(why) => Err(why),
         };
@@ -135,18 +144,7 @@ pub(crate) async fn drive<F: Form>(
                 if matches!(outcome, AttemptOutcome::Replied(_) | AttemptOutcome::AskAgain(_)) {
                     refusals.answered();
                 }
-                // A reply that its caller has is in the store.
-                if let Some(kept) = sessions.form.kept() {
-                    kept.stored().await;
-                }
-                if let Some(warning) = store_warning(&sessions.form) {
-                    attempt.warn(warning).await;
-                }
-                match &outcome {
-                    AttemptOutcome::FlagRefused(flag) => capabilities::remember_refused(&installed.binary, flag),
-                    AttemptOutcome::Replied(_) => capabilities::remember_reply(F::ENGINE, &installed.binary),
-                    _ => {}
-                }
+                note_outcome(attempt, F::ENGINE, &installed.binary, sessions.form.kept(), &outcome).await;
                 return Ok(Some(outcome));
             }
             Err(Unusable::FlagRefused(flag)) => {
@@ -188,31 +186,86 @@ pub(crate) async fn drive<F: Form>(
                 reason,
                 may_have_asked,
                 ended,
-            }) => break (reason, may_have_asked, ended),
+            }) => {
+                break Unsupported {
+                    reason,
+                    may_have_asked,
+                    ended,
+                };
+            }
         }
     };
     drop(permit);
-    if let Some(error) = login_missing(cli, &reason) {
-        return Err(error);
-    }
-    if cli.has_another_form() {
-        let remember = match may_have_asked {
-            true => capabilities::remember_unserved,
-            false => capabilities::remember_not_begun,
-        };
-        remember(F::ENGINE, decided.program.binary(), reason.clone());
-    }
-    // No model is asked twice.
-    if !cli.has_another_form() || may_have_asked {
-        return Err(auto::refused(
-            cli,
-            F::ENGINE,
-            &reason,
-            ended.as_ref().map(|ended| &ended.evidence),
-        ));
-    }
-    attempt.warn(fallen_back(F::ENGINE, &reason)).await;
+    unsupported
+        .fall_back(attempt, F::ENGINE, decided.program.binary())
+        .await?;
     Ok(None)
+}
+
+/// Notes what the `outcome` of a turn says of `binary`, and waits until the store of `kept` has its reply.
+async fn note_outcome(
+    attempt: &CliAttempt<'_>,
+    engine: EngineUsed,
+    binary: &Binary,
+    kept: Option<&KeptReplies>,
+    outcome: &AttemptOutcome,
+) {
+    // A reply that its caller has is in the store.
+    if let Some(kept) = kept {
+        kept.stored().await;
+    }
+    if let Some(warning) = store_warning(kept) {
+        attempt.warn(warning).await;
+    }
+    match outcome {
+        AttemptOutcome::FlagRefused(flag) => capabilities::remember_refused(binary, flag),
+        AttemptOutcome::Replied(_) => capabilities::remember_reply(engine, binary),
+        _ => {}
+    }
+}
+
+/// The end of a turn for which the CLI lacks something: the fields of [`Unusable::Unsupported`].
+struct Unsupported {
+    reason: String,
+    may_have_asked: bool,
+    ended: Option<Box<Ended>>,
+}
+
+impl Unsupported {
+    /// Leaves the attempt to the next engine, and remembers that `binary` does not serve `used`.
+    ///
+    /// # Errors
+    /// A login is missing; `LIVE_UNSUPPORTED` if the caller wants no other engine, or the model may have been asked.
+    async fn fall_back(
+        self,
+        attempt: &CliAttempt<'_>,
+        used: EngineUsed,
+        binary: &Binary,
+    ) -> Result<(), Box<ProviderError>> {
+        let cli = attempt.call.cli;
+        let Unsupported {
+            reason,
+            may_have_asked,
+            ended,
+        } = self;
+        if let Some(error) = login_missing(cli, &reason) {
+            return Err(error);
+        }
+        if cli.has_another_form() {
+            let remember = match may_have_asked {
+                true => capabilities::remember_unserved,
+                false => capabilities::remember_not_begun,
+            };
+            remember(used, binary, reason.clone());
+        }
+        // No model is asked twice.
+        if !cli.has_another_form() || may_have_asked {
+            let evidence = ended.as_ref().map(|ended| &ended.evidence);
+            return Err(auto::refused(cli, used, &reason, evidence));
+        }
+        attempt.warn(fallen_back(used, &reason)).await;
+        Ok(())
+    }
 }
 
 /// The known facts of the installed CLI at the beginning of a turn.
@@ -310,14 +363,14 @@ async fn in_time<T>(
 }
 
 /// Runs a turn that was begun: reports its beginning, with `told` of the call and the session's facts, and drives its exchange.
-async fn turn<F: Form>(
+async fn turn(
     attempt: &CliAttempt<'_>,
+    engine_used: EngineUsed,
     installed: &Installed,
-    begun: Begun<F>,
+    begun: Begun,
     (text_calls, told): (TextCalls, Vec<Event>),
     info: &mut RunInfo,
 ) -> Result<AttemptOutcome, Unusable> {
-    let engine_used = F::ENGINE;
     let CliCall { cli, request, sink, .. } = attempt.call;
     let Begun {
         turn,

@@ -19,6 +19,7 @@ use dfp_exchange::installed::{Binary, Installed};
 use dfp_exchange::print::NotStarted;
 use dfp_exchange::{Invocation, Unusable};
 use dfp_model::error::{Category, Code, ProviderError};
+use dfp_model::event::EngineUsed;
 use dfp_process::activity::now_ms;
 use dfp_process::{End, Exit, ProcessLimits, Vars, resident_bytes};
 use dfp_provider::classify::{self, classify};
@@ -296,14 +297,7 @@ impl<F: Form> Sessions<F> {
         let started = self.form.serve(start).await;
         let server = started.map_err(|error| not_ready(cli, installed, error))?;
         if cli.options.engine == EngineKind::Auto {
-            let reason = match F::proof(&server) {
-                Proof::Version(version) => cli.take_version(&installed.binary, version),
-                Proof::Probe(why) => {
-                    capabilities::settle(F::ENGINE, &installed.binary, why);
-                    Ok(())
-                }
-            };
-            reason.map_err(Unusable::unsupported)?;
+            take_proof(cli, F::ENGINE, &installed.binary, F::proof(&server))?;
         }
         Ok(server)
     }
@@ -339,6 +333,20 @@ impl<F: Form> Sessions<F> {
                 }
             }
         });
+    }
+}
+
+/// Remembers the evidence that a server of `binary` supports sessions.
+///
+/// # Errors
+/// [`Unusable::Unsupported`]: by its version, it does not.
+fn take_proof(cli: &CliBase, engine: EngineUsed, binary: &Binary, proof: Proof<'_>) -> Result<(), Unusable> {
+    match proof {
+        Proof::Version(version) => cli.take_version(binary, version).map_err(Unusable::unsupported),
+        Proof::Probe(why) => {
+            capabilities::settle(engine, binary, why);
+            Ok(())
+        }
     }
 }
 

@@ -20,12 +20,12 @@ use dfp_exchange::form::{
     ToStart, WhyAnew,
 };
 use dfp_exchange::installed::Installed;
-use dfp_exchange::live::kept::StoreRefused;
+use dfp_exchange::live::kept::{KeptReplies, StoreRefused};
 use dfp_exchange::live::pool::{Bounds, EvictionReason, Pool, SessionKey};
 use dfp_exchange::live::session::{Origin, Session, TurnInput};
 use dfp_exchange::live::turn::{Kept, Park, Turn, TurnStart};
 use dfp_exchange::print::NotStarted;
-use dfp_exchange::{Invocation, Unusable};
+use dfp_exchange::{Exchange, Invocation, Unusable};
 use dfp_model::error::Code;
 use dfp_model::event::{Event, SessionUsed};
 use dfp_model::message::content::{self, Accepts};
@@ -111,8 +111,8 @@ impl<'a, F: Form> TurnAsked<'a, F> {
 }
 
 /// A turn that was begun.
-pub(crate) struct Begun<F: Form> {
-    pub turn: Turn<F::Session>,
+pub(crate) struct Begun {
+    pub turn: Box<dyn Exchange>,
     pub origin: Origin,
     /// The way in which the session has come to know the thread.
     pub session: SessionUsed,
@@ -140,8 +140,12 @@ pub(crate) fn warning(code: &str, message: String) -> Event {
     }
 }
 
-/// The warning that the thread was sent whole to another session than the one that knew it. `places` names the limit of places.
-pub(crate) fn evicted_warning(why: EvictionReason, options: &Options, places: &str) -> Event {
+/// The warning that the thread was sent whole to another session than the one that knew it, of a form with these `processes`.
+fn evicted_warning(why: EvictionReason, options: &Options, processes: Processes) -> Event {
+    let places = match processes {
+        Processes::Own { .. } => format!("`maxProcesses` is {}", options.max_processes),
+        Processes::Shared { most_resting, .. } => format!("at most {most_resting} conversations rest"),
+    };
     let reason = match why {
         EvictionReason::Expired => format!(
             "unused for {} ms, the option `keepAlive`",
@@ -243,7 +247,7 @@ impl<F: Form> Sessions<F> {
 
     /// Begins a turn of a session that knows the thread's beginning, or of another. The future is dropped when the call's time is
     /// up.
-    pub async fn begin(self: &Arc<Self>, asked: &TurnAsked<'_, F>) -> Result<Begun<F>, Unusable> {
+    pub async fn begin(self: &Arc<Self>, asked: &TurnAsked<'_, F>) -> Result<Begun, Unusable> {
         let TurnAsked { attempt, call, .. } = *asked;
         let cli = attempt.call.cli;
         let key = asked.key();
@@ -290,22 +294,12 @@ impl<F: Form> Sessions<F> {
         let notes = match origin {
             Origin::Continued => Vec::new(),
             Origin::Fresh | Origin::Spare => {
-                let places = match F::PROCESSES {
-                    Processes::Own { .. } => format!("`maxProcesses` is {}", cli.options.max_processes),
-                    Processes::Shared { most_resting, .. } => format!("at most {most_resting} conversations rest"),
-                };
                 let evicted = self.pool.eviction(&key, &call.thread);
-                let evicted = evicted.map(|why| evicted_warning(why, &cli.options, &places));
-                let in_words = match retold {
-                    Retold::InWords(Some(why)) => Some(in_words_warning(&why)),
-                    Retold::InWords(None) | Retold::Natively => None,
-                };
-                let notes = why_anew.and_then(too_long).into_iter();
-                notes
-                    .chain(evicted)
-                    .chain(in_words)
-                    .chain(store_warning(&self.form))
-                    .collect()
+                let evicted = evicted.map(|why| evicted_warning(why, &cli.options, F::PROCESSES));
+                let in_words = in_words_warning(retold);
+                let too_long = why_anew.and_then(too_long);
+                let of_store = store_warning(self.form.kept());
+                [too_long, evicted, in_words, of_store].into_iter().flatten().collect()
             }
         };
         let figures = match session.host() {
@@ -321,7 +315,7 @@ impl<F: Form> Sessions<F> {
         };
         let setup = Arc::clone(&call.setup);
         Ok(Begun {
-            turn: Turn::begin(session, TurnInput { input, setup, origin }, start),
+            turn: Box::new(Turn::begin(session, TurnInput { input, setup, origin }, start)),
             origin,
             session: session_used,
             notes,
@@ -439,15 +433,18 @@ impl<F: Form> Sessions<F> {
     }
 }
 
-/// The warning that the thread was told as text, where `why` says which message made that necessary.
-fn in_words_warning(why: &str) -> Event {
+/// The warning that the thread was told as text, if that has a reason worth telling.
+fn in_words_warning(retold: Retold) -> Option<Event> {
+    let Retold::InWords(Some(why)) = retold else {
+        return None;
+    };
     let message = format!("the conversation was told to a new process as text, since {why}");
-    warning("THREAD_AS_TEXT", message)
+    Some(warning("THREAD_AS_TEXT", message))
 }
 
-/// The warning that something is wrong with the store of `form`, if that was not told yet.
-pub(super) fn store_warning<F: Form>(form: &F) -> Option<Event> {
-    let why = form.kept()?.trouble()?;
+/// The warning that something is wrong with the store of a form's replies, if that was not told yet.
+pub(super) fn store_warning(kept: Option<&KeptReplies>) -> Option<Event> {
+    let why = kept?.trouble()?;
     let message = format!("the folder of the option `sessions` lacks something of this conversation: {why}");
     Some(warning("SESSION_STORE_FAILED", message))
 }

@@ -151,7 +151,7 @@ async fn the_session_of_a_reply_is_kept_and_that_of_a_failure_ends() {
     for (verdict, last) in [(Some((&answer, &[][..])), "kept"), (None, "session ended")] {
         let Begun { mut turn, log, .. } = begin(reply);
         steps(&mut turn).await;
-        let Ok(ended) = turn.finish().await else {
+        let Ok(ended) = Box::new(turn).finish().await else {
             panic!("unusable")
         };
         let Evidence::Turn(evidence) = ended.evidence else {
@@ -171,7 +171,7 @@ async fn a_turn_that_is_stopped_has_stopped_when_it_is_finished() {
     let Begun { mut turn, log, .. } = begin(|_| None);
     let _ = turn.next(&mut Vec::new()).await;
     turn.stop(StopReason::Cancelled);
-    let Ok(ended) = turn.finish().await else {
+    let Ok(ended) = Box::new(turn).finish().await else {
         panic!("unusable")
     };
     assert_eq!(ended.evidence.stop_reason(), Some(StopReason::Cancelled));
@@ -182,7 +182,7 @@ async fn a_turn_that_is_stopped_has_stopped_when_it_is_finished() {
 async fn a_turn_that_is_stopped_before_it_was_asked_for_anything_stops_as_well() {
     let Begun { mut turn, log, .. } = begin(|_| None);
     turn.stop(StopReason::Cancelled);
-    assert!(turn.finish().await.is_ok());
+    assert!(Box::new(turn).finish().await.is_ok());
     assert_eq!(log.said(), ["stopped"]);
 }
 
@@ -201,7 +201,7 @@ async fn nothing_is_reported_of_a_turn_that_came_to_nothing() {
     let Begun { mut turn, .. } = begin(|_| Some(TurnEnd::Vanished));
     steps(&mut turn).await;
     assert!(!turn.has_begun());
-    assert!(matches!(turn.finish().await, Err(Unusable::Vanished)));
+    assert!(matches!(Box::new(turn).finish().await, Err(Unusable::Vanished)));
     let Begun { mut turn, .. } = begin(|_| Some(TurnEnd::Failed));
     steps(&mut turn).await;
     assert!(turn.has_begun());
