@@ -85,7 +85,7 @@ pub(super) struct Scratch {
     _guard: Option<FolderGuard>,
     /// Tells, as long as it is held, to which host the folder belongs.
     #[cfg(windows)]
-    host: Option<Arc<windows::Host>>,
+    host: Option<Arc<windows::LivingHost>>,
 }
 
 /// A file elsewhere that the CLI leaves behind when it is killed, removed like a [`Scratch`].
@@ -243,7 +243,7 @@ struct Making {
     #[cfg(unix)]
     guard: Option<FolderGuard>,
     #[cfg(windows)]
-    host: Option<Arc<windows::Host>>,
+    host: Option<Arc<windows::LivingHost>>,
 }
 
 impl Making {

@@ -316,7 +316,7 @@ pub fn note_gateways(addresses: Vec<String>) {
 /// Returns the whole table as it is now.
 pub fn snapshot() -> Snapshot {
     let limiter = limit::global();
-    let limit::Snapshot { all, keys } = limiter.snapshot();
+    let limit::LimiterState { all, keys } = limiter.snapshot();
     let runs = |load: limit::Load| Runs {
         running: load.running,
         waiting: load.waiting,

@@ -30,7 +30,7 @@ pub struct Load {
 
 /// The state of a [`Limiter`] at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Snapshot {
+pub struct LimiterState {
     pub all: Load,
     /// Each key with a permit out, or with a run that waits for one.
     pub keys: BTreeMap<String, Load>,
@@ -182,7 +182,7 @@ impl Limiter {
     }
 
     /// The runs that hold permits and those that wait, as of now.
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> LimiterState {
         let state = self.lock();
         let mut keys: BTreeMap<String, Load> = BTreeMap::new();
         for (name, running) in &state.keys {
@@ -191,7 +191,7 @@ impl Limiter {
         for waiting in &state.queue {
             keys.entry(waiting.key.clone()).or_default().waiting += 1;
         }
-        Snapshot {
+        LimiterState {
             all: Load {
                 running: state.running,
                 waiting: state.queue.len(),
@@ -377,7 +377,7 @@ mod tests {
         let limiter = Limiter::new(1);
         let asks = [("a", ALONE), ("b", ALONE), ("a", ALONE), ("c", ALONE), ("a", ALONE)];
         assert_eq!(turns(&limiter, &asks).await, [0, 1, 2, 3, 4]);
-        assert_eq!(limiter.snapshot(), Snapshot::default());
+        assert_eq!(limiter.snapshot(), LimiterState::default());
     }
 
     #[tokio::test(start_paused = true)]
@@ -397,7 +397,7 @@ mod tests {
         assert!(futures_poll(&mut third).await.is_none());
         let _b = take(&limiter, "b", 2).await;
         let keys = BTreeMap::from([("a".to_owned(), load(2, 1)), ("b".to_owned(), load(1, 0))]);
-        assert_eq!(limiter.snapshot(), Snapshot { all: load(3, 1), keys });
+        assert_eq!(limiter.snapshot(), LimiterState { all: load(3, 1), keys });
         drop(a1);
         assert!(third.await.is_ok());
     }
@@ -434,7 +434,7 @@ mod tests {
             "granted, though its owner has not looked yet"
         );
         drop(granted_unseen);
-        assert_eq!(limiter.snapshot(), Snapshot::default());
+        assert_eq!(limiter.snapshot(), LimiterState::default());
     }
 
     #[tokio::test(start_paused = true)]

@@ -25,7 +25,7 @@ const INTERRUPT: Duration = Duration::from_secs(1);
 
 /// The file of a thread that is resumed, and its id. They go in this order.
 #[derive(Debug)]
-pub struct Resumed {
+pub struct ResumedThread {
     pub rollout: Rollout,
     pub taken: TakenId,
 }
@@ -73,7 +73,7 @@ pub struct CodexThread {
     /// True if a turn was started of which nothing is known yet.
     pub is_starting: bool,
     /// The file of a thread that was resumed.
-    pub resumed: Option<Resumed>,
+    pub resumed: Option<ResumedThread>,
     /// The items that it was told with its file.
     pub told: Vec<ToldItem>,
     /// The end of a turn, until what codex has written of it has been read, and the time at which it came.
@@ -117,7 +117,7 @@ impl CodexThread {
         waits_behind_call: bool,
         silence: Duration,
     ) -> Result<Option<ThreadEvent>, Elapsed> {
-        let Some(Resumed { rollout, .. }) = &mut self.resumed else {
+        let Some(ResumedThread { rollout, .. }) = &mut self.resumed else {
             let next = incoming.next(&mut self.inbox);
             return match waits_behind_call {
                 false => Ok(next.await),
@@ -275,7 +275,7 @@ impl CodexThread {
 }
 
 /// Makes the server forget the thread `id`, and what it has stored of one that was `resumed`, whose file goes then.
-pub async fn forget(service: &CodexService, id: &str, resumed: Option<Resumed>) {
+pub async fn forget(service: &CodexService, id: &str, resumed: Option<ResumedThread>) {
     let is_deleted = match &resumed {
         Some(_) => {
             let deleted = tokio::time::timeout(INTERRUPT, service.delete(id)).await;

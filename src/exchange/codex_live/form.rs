@@ -14,7 +14,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::launch::{self, Keep};
 use super::recall::{Recall, RecallScope};
 use super::service::{CodexService, Plan, vendors_catalog};
-use super::settings::{CodexChoices, Setup};
+use super::settings::{CodexChoices, CodexSetup};
 use super::tools::CodexForm;
 use super::turn::{CodexInput, CodexReplyFacts, CodexSession, asked_model};
 use super::wire::ModelList;
@@ -107,7 +107,7 @@ fn surroundings(start: &ServerStart<'_, Codex>) -> Surroundings {
 }
 
 /// The model that answers `call`, as far as that is known.
-fn model_of(call: &SessionCall<Setup>, caller: &Caller<'_, Codex>) -> String {
+fn model_of(call: &SessionCall<CodexSetup>, caller: &Caller<'_, Codex>) -> String {
     let service = caller.server.map(|service| asked_model(service, &call.setup));
     service.unwrap_or_default()
 }
@@ -131,7 +131,7 @@ impl Form for Codex {
     type Server = CodexService;
 
     /// The thread's first system messages are its system prompt, after that of the options; later ones stay where they are.
-    fn setup(parts: &SetupParts<'_>) -> Setup {
+    fn setup(parts: &SetupParts<'_>) -> CodexSetup {
         let options = parts.options;
         let chosen = &options.choices;
         let choices = CodexChoices {
@@ -144,8 +144,8 @@ impl Form for Codex {
             searches_web: chosen.searches_web(),
             output: parts.output.native().map(|schema| schema.value().clone()),
         };
-        let setup = Setup::of(parts, tools::declare(parts.tools), choices);
-        Setup {
+        let setup = CodexSetup::of(parts, tools::declare(parts.tools), choices);
+        CodexSetup {
             system: setup.system.filter(|text| !text.is_empty()),
             ..setup
         }
@@ -155,7 +155,7 @@ impl Form for Codex {
         launch::direct_program(line, file)
     }
 
-    fn whole(&self, call: &SessionCall<Setup>, caller: &Caller<'_, Codex>) -> io::Result<CodexInput> {
+    fn whole(&self, call: &SessionCall<CodexSetup>, caller: &Caller<'_, Codex>) -> io::Result<CodexInput> {
         let model = model_of(call, caller);
         let scope = self.scope(caller, &model);
         let messages = call.thread.messages();
@@ -183,7 +183,7 @@ impl Form for Codex {
     }
 
     /// Only results, and messages that are not the model's.
-    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<CodexInput, WhyAnew> {
+    fn addition(call: &SessionCall<CodexSetup>, known: &KnownThread) -> Result<CodexInput, WhyAnew> {
         let new = call.thread.new_words(known)?;
         let items: Vec<Value> = new.rest.iter().filter_map(items::of_message).collect();
         if new.results.is_empty() && items.is_empty() {
@@ -206,7 +206,7 @@ impl Form for Codex {
         Ok(CodexSession::new(home.shared()?))
     }
 
-    fn serves(service: &CodexService, _: &Installed, setup: Option<&Setup>) -> bool {
+    fn serves(service: &CodexService, _: &Installed, setup: Option<&CodexSetup>) -> bool {
         service.serves(setup.and_then(|setup| setup.model.as_deref()))
     }
 
@@ -250,7 +250,7 @@ impl Form for Codex {
         self.recall.keep(&scope, &whole, &recalled);
     }
 
-    async fn recollect(&self, call: &SessionCall<Setup>, caller: &Caller<'_, Codex>) -> Result<(), StoreRefused> {
+    async fn recollect(&self, call: &SessionCall<CodexSetup>, caller: &Caller<'_, Codex>) -> Result<(), StoreRefused> {
         if self.recall.0.store().is_none() {
             return Ok(());
         }

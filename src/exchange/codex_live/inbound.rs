@@ -19,17 +19,17 @@ use dfp_model::message::Usage;
 
 /// The protocol of `codex app-server`: JSON-RPC without its version field.
 #[derive(Debug, Default)]
-pub struct Codex {
+pub struct CodexProtocol {
     limits: Mutex<RateLimits>,
     /// The threads whose ids are in use.
-    threads: Mutex<HashMap<String, KnownThread>>,
+    threads: Mutex<HashMap<String, TakenThread>>,
     /// Notified when an id is free again.
     freed: Notify,
 }
 
 /// A thread whose id is in use: the server has it in its memory, or somebody here has taken the id.
 #[derive(Debug, Default)]
-struct KnownThread {
+struct TakenThread {
     /// True if its id was taken, for a file of the thread.
     is_taken: bool,
     /// True if the server has it in its memory.
@@ -41,7 +41,7 @@ struct KnownThread {
 /// The time for which a thread may be closing: 3 ms were measured.
 const CLOSING: Duration = Duration::from_secs(1);
 
-impl Codex {
+impl CodexProtocol {
     /// The limits of the account, as far as they are known.
     pub fn limits(&self) -> RateLimits {
         self.known().clone()
@@ -51,7 +51,7 @@ impl Codex {
         self.limits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn threads(&self) -> MutexGuard<'_, HashMap<String, KnownThread>> {
+    fn threads(&self) -> MutexGuard<'_, HashMap<String, TakenThread>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,7 +68,7 @@ impl Codex {
     }
 
     /// Takes the id `id` for a thread that is to be resumed, as soon as one of this id is closed, and returns whether it could: somebody may
-    /// have the thread, or its end takes too long. Whoever has taken it gives it [back](Codex::left).
+    /// have the thread, or its end takes too long. Whoever has taken it gives it [back](CodexProtocol::left).
     pub async fn take(&self, id: &str) -> bool {
         let taken = async {
             loop {
@@ -78,7 +78,7 @@ impl Codex {
                 freed.as_mut().enable();
                 match self.threads().entry(id.to_owned()) {
                     Entry::Vacant(free) => {
-                        let thread = free.insert(KnownThread::default());
+                        let thread = free.insert(TakenThread::default());
                         thread.is_taken = true;
                         return true;
                     }
@@ -104,7 +104,7 @@ impl Codex {
         });
     }
 
-    fn changed(&self, id: &str, change: impl FnOnce(&mut KnownThread)) {
+    fn changed(&self, id: &str, change: impl FnOnce(&mut TakenThread)) {
         let mut threads = self.threads();
         let Some(thread) = threads.get_mut(id) else { return };
         change(thread);
@@ -116,7 +116,7 @@ impl Codex {
     }
 }
 
-impl Protocol for Codex {
+impl Protocol for CodexProtocol {
     type Event = ThreadEvent;
 
     const VERSION: Version = None;
@@ -299,11 +299,11 @@ impl LimitWindow {
 pub fn asked(request: &Request<'_>) -> (Option<String>, ThreadEvent) {
     #[derive(Deserialize, Default)]
     #[serde(rename_all = "camelCase")]
-    struct CodexParams {
+    struct RequestParams {
         thread_id: Option<String>,
         call_id: Option<String>,
     }
-    let params: CodexParams = serde_json::from_str(request.params).unwrap_or_default();
+    let params: RequestParams = serde_json::from_str(request.params).unwrap_or_default();
     let event = match (&*request.method, params.call_id) {
         ("item/tool/call", Some(call)) => ThreadEvent::ToolCall {
             request: request.id.to_owned(),

@@ -11,7 +11,7 @@ use std::ops::Range;
 use serde_json::{Map, Value, json};
 
 use super::recall::{RecalledItems, ToldItem, name_told};
-use super::settings::Setup;
+use super::settings::CodexSetup;
 use super::wire::{ContentItem, ToolAnswer};
 use crate::live::history::failed;
 use crate::live::history_calls::{HistoryCalls, NO_RESULT, ORPHAN};
@@ -45,7 +45,7 @@ const OF_SEARCH: [&str; 1] = ["action"];
 /// other messages from the same `origin` bring their own reasoning.
 pub fn of_history(
     messages: &[Message],
-    setup: &Setup,
+    setup: &CodexSetup,
     recalled: &HashMap<usize, RecalledItems>,
     origin: &Origin,
 ) -> Vec<Value> {
@@ -65,7 +65,7 @@ pub struct KnownCodexThread {
 /// `messages` as the items of the thread of codex's in which their last reply was given; `None` if that is not remembered.
 pub fn of_thread(
     messages: &[Message],
-    setup: &Setup,
+    setup: &CodexSetup,
     recalled: &HashMap<usize, RecalledItems>,
     origin: &Origin,
 ) -> Option<KnownCodexThread> {
@@ -104,14 +104,14 @@ pub fn of_thread(
 }
 
 /// The item of the instructions, if there are any.
-pub fn instructions(setup: &Setup) -> Option<Value> {
+pub fn instructions(setup: &CodexSetup) -> Option<Value> {
     let part = json!({"type": "input_text", "text": setup.instructions()});
     (!setup.instructions().is_empty()).then(|| json!({"type": "message", "role": "developer", "content": [part]}))
 }
 
 fn written<'a>(
     messages: &[Message],
-    setup: &'a Setup,
+    setup: &'a CodexSetup,
     recalled: &HashMap<usize, RecalledItems>,
     origin: &'a Origin,
 ) -> CodexHistory<'a> {

@@ -1,6 +1,6 @@
 //! The live engine of codex: one `codex app-server` for all conversations of a provider, over its JSON-RPC on standard streams.
 //!
-//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`settings::Setup`]. Out: the events of one turn after the
+//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`settings::CodexSetup`]. Out: the events of one turn after the
 //! other. The caller's tools are codex's dynamic tools ([`tools`]): codex asks for their results ([`wire`]) and waits, which ends
 //! a reply here with its calls pending and nothing run. The results answer those requests. A history that no thread knows is
 //! injected as the API's own items ([`items`]), with the model's reasoning if it is known ([`recall`]); one whose last reply is known is

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::settings::Setup;
+use super::settings::CodexSetup;
 use crate::live::history::{Chain, Fingerprint, words_of};
 use crate::live::kept::{KeptReplies, print_of_env};
 use crate::live::pool::SessionKey;
@@ -23,7 +23,7 @@ use dfp_model::message::{Message, Role};
 #[derive(Debug, Clone, Copy)]
 pub struct RecallScope<'a> {
     /// The setup, and the environment, which chooses the login.
-    pub key: &'a SessionKey<Setup>,
+    pub key: &'a SessionKey<CodexSetup>,
     /// The login that the provider has chosen.
     pub login: Option<&'a str>,
     /// The model that answers.

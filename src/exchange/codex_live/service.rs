@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use super::form;
-use super::inbound::Codex;
+use super::inbound::CodexProtocol;
 use super::launch::{self, Home, Keep};
 use super::settings::UserConfig;
 use super::wire::{ConfigRead, Initialize, Interrupt, ThreadDelete, ThreadList, Unsubscribe};
@@ -60,7 +60,7 @@ pub struct Plan<'a> {
 /// A server that is ready.
 #[derive(Debug)]
 pub struct CodexService {
-    pub server: Arc<RpcHost<Codex>>,
+    pub server: Arc<RpcHost<CodexProtocol>>,
     /// The user's configuration.
     pub config: UserConfig,
     /// codex's version, if it tells one.
@@ -122,7 +122,7 @@ impl CodexService {
     }
 
     /// Makes the handshake, checks codex's version, and reads the user's configuration.
-    async fn handshake(server: RpcHost<Codex>) -> Result<CodexService, NotStarted> {
+    async fn handshake(server: RpcHost<CodexProtocol>) -> Result<CodexService, NotStarted> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct InitializeAnswer {

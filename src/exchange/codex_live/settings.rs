@@ -1,7 +1,7 @@
 //! The setup of a codex thread, and its settings: nothing of codex's own, and as little as possible of the user's beyond login, provider
 //! and model.
 //!
-//! The [`Setup`] is fixed when the thread begins: the system prompt, the tools, and the model; and the choices of a turn, which are its
+//! The [`CodexSetup`] is fixed when the thread begins: the system prompt, the tools, and the model; and the choices of a turn, which are its
 //! level of reasoning and the schema of its answer.
 //!
 //! In: the server's answer on the user's configuration ([`UserConfig`]). Out: the settings of `thread/start`. Each one removes
@@ -235,7 +235,7 @@ pub fn refused_setting(refusal: &str, settings: &Map<String, Value>) -> Option<S
 }
 
 /// The setup of a thread.
-pub type Setup = ServerSetup<CodexChoices>;
+pub type CodexSetup = ServerSetup<CodexChoices>;
 
 /// The choices that a thread, or a turn of it, takes beside its model.
 #[derive(Debug, Clone, Default)]
@@ -260,9 +260,9 @@ impl PartialEq for CodexChoices {
 
 impl Eq for CodexChoices {}
 
-impl Setup {
+impl CodexSetup {
     /// Returns whether a turn with this setup is one with `other` as well.
-    pub fn has_choices_of(&self, other: &Setup) -> bool {
+    pub fn has_choices_of(&self, other: &CodexSetup) -> bool {
         let (ours, others) = (&self.choices, &other.choices);
         (&ours.effort, &ours.service_tier, &ours.output) == (&others.effort, &others.service_tier, &others.output)
     }
@@ -284,10 +284,10 @@ impl Setup {
 }
 
 #[cfg(test)]
-impl Setup {
+impl CodexSetup {
     /// The setup of a thread with these instructions and functions for `tools`.
-    pub fn with(instructions: &str, tools: &[ToolSpec]) -> Setup {
-        Setup {
+    pub fn with(instructions: &str, tools: &[ToolSpec]) -> CodexSetup {
+        CodexSetup {
             system: Some(instructions.to_owned()).filter(|text| !text.is_empty()),
             own_instructions: false,
             model: None,
@@ -297,8 +297,8 @@ impl Setup {
     }
 
     /// This setup with other choices.
-    pub fn choosing(self, choices: CodexChoices) -> Setup {
-        Setup { choices, ..self }
+    pub fn choosing(self, choices: CodexChoices) -> CodexSetup {
+        CodexSetup { choices, ..self }
     }
 }
 

@@ -21,10 +21,10 @@ use super::items::{self, KnownCodexThread};
 use super::reader::CodexTurnReader;
 use super::recall::RecalledItems;
 use super::service::CodexService;
-use super::settings::Setup;
+use super::settings::CodexSetup;
 use super::wire::{CodexTurnStart, InjectItems, ToolAnswer};
 use crate::EndedProcess;
-use crate::codex_live::conversation::{Resumed, TakenId};
+use crate::codex_live::conversation::{ResumedThread, TakenId};
 use crate::codex_live::rollout::{self, Rollout, ThreadParts};
 use crate::codex_live::settings::refused_setting;
 use crate::codex_live::wire::{DynamicTool, ThreadResume, ThreadStart};
@@ -111,7 +111,7 @@ impl CodexSession {
     }
 
     /// The level of reasoning to be sent with a turn.
-    fn effort_of<'a>(&'a self, setup: &'a Setup) -> Option<&'a str> {
+    fn effort_of<'a>(&'a self, setup: &'a CodexSetup) -> Option<&'a str> {
         let chosen = setup.choices.effort.as_deref();
         let asked = || asked_model(&self.place.server, setup);
         chosen.or_else(|| match self.has_chosen_effort {
@@ -121,7 +121,7 @@ impl CodexSession {
     }
 
     /// The warning that codex leaves out the service tier of a turn in the open thread, which it does silently (0.150.0, 0.169.0).
-    fn tier_ignored(&self, setup: &Setup) -> Option<Event> {
+    fn tier_ignored(&self, setup: &CodexSetup) -> Option<Event> {
         let tier = setup.choices.service_tier.as_deref()?;
         let model = self.thread.as_ref().map(|thread| thread.model.as_str());
         // Of a model that is not named, nothing is known.
@@ -297,7 +297,7 @@ impl CodexSession {
 }
 
 impl Session for CodexSession {
-    type Setup = Setup;
+    type Setup = CodexSetup;
     type Input = CodexInput;
     type ReplyFacts = CodexReplyFacts;
 
@@ -362,7 +362,7 @@ impl Session for CodexSession {
 }
 
 /// The model that is asked, as far as it is known before its answer; empty if nothing names one.
-pub fn asked_model(service: &CodexService, setup: &Setup) -> String {
+pub fn asked_model(service: &CodexService, setup: &CodexSetup) -> String {
     let model = setup.model.as_ref().or(service.config.model.as_ref());
     model.cloned().unwrap_or_default()
 }
@@ -444,7 +444,7 @@ impl CodexSession {
     }
 
     /// Has the server resume `known`; `None` if it can't, for whatever reason.
-    async fn resume(&mut self, known: &Arc<KnownCodexThread>) -> Option<(Resumed, Box<RawValue>)> {
+    async fn resume(&mut self, known: &Arc<KnownCodexThread>) -> Option<(ResumedThread, Box<RawValue>)> {
         let (service, setup) = (Arc::clone(&self.place.server), Arc::clone(&self.place.setup));
         service.resumes().filter(|_| rollout::is_thread_id(&known.id))?;
         let taken = TakenId::take(&service, &known.id).await?;
@@ -523,7 +523,7 @@ async fn written(
     tools: Vec<DynamicTool>,
     known: Arc<KnownCodexThread>,
     taken: TakenId,
-) -> Option<Resumed> {
+) -> Option<ResumedThread> {
     let write = move || {
         let parts = ThreadParts {
             id: &known.id,
@@ -535,7 +535,7 @@ async fn written(
             time: &iso(now_ms()),
         };
         let rollout = Rollout::write(service.resumes()?, &parts).ok()?;
-        Some(Resumed { rollout, taken })
+        Some(ResumedThread { rollout, taken })
     };
     tokio::task::spawn_blocking(write).await.ok()?
 }
@@ -546,7 +546,7 @@ struct CodexOpening {
     /// The answer that is to come.
     pub answer: Answering,
     /// The file of a thread that is resumed.
-    pub resumed: Option<Resumed>,
+    pub resumed: Option<ResumedThread>,
 }
 
 /// The answer to `thread/start`.

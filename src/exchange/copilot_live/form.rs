@@ -45,22 +45,22 @@ impl Form for Copilot {
     type Server = CopilotService;
 
     /// The thread's system messages are its system prompt, after that of the options.
-    fn setup(parts: &SetupParts<'_>) -> Setup {
+    fn setup(parts: &SetupParts<'_>) -> CopilotSetup {
         let chosen = &parts.options.choices;
         let choices = CopilotChoices {
             effort: chosen.effort.clone(),
             searches_tools: chosen.searches_tools() && !parts.tools.is_empty(),
         };
-        Setup::of(parts, Tools::new(parts.tools, MAX_NAME), choices)
+        CopilotSetup::of(parts, Tools::new(parts.tools, MAX_NAME), choices)
     }
 
-    fn whole(&self, call: &SessionCall<Setup>, _: &Caller<'_, Copilot>) -> io::Result<CopilotInput> {
+    fn whole(&self, call: &SessionCall<CopilotSetup>, _: &Caller<'_, Copilot>) -> io::Result<CopilotInput> {
         Ok(CopilotInput::Whole(Arc::clone(&call.thread), call.note.clone()))
     }
 
     /// Only results, and only of text: a message of the user's would be a prompt of copilot's, and images would be one
     /// ([`history`]).
-    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<CopilotInput, WhyAnew> {
+    fn addition(call: &SessionCall<CopilotSetup>, known: &KnownThread) -> Result<CopilotInput, WhyAnew> {
         let new = call.thread.continuation(known).ok_or(WhyAnew::OtherThread)?;
         let is_text = |(_, result): &(_, &Message)| matches!(result.content, Content::Text(_));
         if new.results.is_empty() || !new.results.iter().all(is_text) || !new.rest.is_empty() || call.note.is_some() {
@@ -183,7 +183,7 @@ fn read(Listed { models }: Listed) -> Vec<ListedModel> {
 }
 
 /// The setup of a session.
-pub type Setup = ServerSetup<CopilotChoices>;
+pub type CopilotSetup = ServerSetup<CopilotChoices>;
 
 /// The choices that a session of copilot takes beside its model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

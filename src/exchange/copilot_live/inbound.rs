@@ -21,12 +21,12 @@ const EVENT: &str = "session.event";
 
 /// The protocol of `copilot --headless --stdio`.
 #[derive(Debug, Default)]
-pub struct Copilot {
+pub struct CopilotProtocol {
     /// The files of all sessions.
     pub files: Files,
 }
 
-impl Protocol for Copilot {
+impl Protocol for CopilotProtocol {
     type Event = SessionEvent;
 
     const VERSION: Version = Some("2.0");

@@ -1,7 +1,7 @@
 //! The live engine of copilot: one `copilot --headless --stdio` for all conversations of a provider, over its JSON-RPC on
 //! standard streams.
 //!
-//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`form::Setup`]. Out: the events of one turn after the
+//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`form::CopilotSetup`]. Out: the events of one turn after the
 //! other. A thread becomes the history of a session ([`history`]), a file in a tree that this process serves over the same pipe
 //! ([`files`]): nothing is on the disk, and nothing of it is a prompt, before which copilot would put a date. The caller's tools
 //! are the session's only ones: the server asks for their results and waits, which ends a reply here with its calls pending and

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::inbound::Copilot;
+use super::inbound::CopilotProtocol;
 use super::wire::{self, Api, PROTOCOL};
 use crate::host::{Heartbeat, Host, Patience};
 use crate::print::{self, NotStarted, Surroundings};
@@ -46,7 +46,7 @@ const TOLD_BY_SESSION: &[&str] = &[
 #[derive(Debug)]
 pub struct CopilotService {
     /// The process.
-    pub server: Arc<RpcHost<Copilot>>,
+    pub server: Arc<RpcHost<CopilotProtocol>>,
     /// copilot's version, if it tells one.
     pub version: Option<String>,
     /// The empty folder of its sessions.
@@ -132,7 +132,7 @@ fn told_by_session(line: &mut CommandLine) {
 }
 
 /// Makes the handshake with `server`, and returns it with its version, if it tells one.
-async fn handshake(server: RpcHost<Copilot>) -> Result<(RpcHost<Copilot>, Option<String>), NotStarted> {
+async fn handshake(server: RpcHost<CopilotProtocol>) -> Result<(RpcHost<CopilotProtocol>, Option<String>), NotStarted> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Connected {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::form::{Copilot, Setup};
+use super::form::{Copilot, CopilotSetup};
 use super::history::{self, Of};
 use super::inbound::SessionEvent;
 use super::reader::CopilotTurnReader;
@@ -177,7 +177,7 @@ fn give(service: &CopilotService, result: &Value) {
 }
 
 impl Session for CopilotSession {
-    type Setup = Setup;
+    type Setup = CopilotSetup;
     type Input = CopilotInput;
     type ReplyFacts = ();
 

@@ -6,7 +6,7 @@
 use serde_json::{Value, json};
 
 use super::files::STATE;
-use super::form::Setup;
+use super::form::CopilotSetup;
 use dfp_provider::copilot::TOOL_SEARCH;
 use dfp_text::redact::Secret;
 
@@ -78,7 +78,7 @@ pub fn set_files(folder: &str) -> Value {
 }
 
 /// `session.resume`: nothing of copilot's own, and nothing of the user's but login and model.
-pub fn resume(session: &str, setup: &Setup, model: Option<&str>, api: Option<&Api>, folder: &str) -> Value {
+pub fn resume(session: &str, setup: &CopilotSetup, model: Option<&str>, api: Option<&Api>, folder: &str) -> Value {
     let tools = setup.tools.declared().iter().map(|tool| {
         let schema: Value = serde_json::from_str(&tool.schema).unwrap_or_else(|_| json!({"type": "object"}));
         json!({

@@ -58,29 +58,29 @@ impl Form for Opencode {
     type Server = OpencodeService;
 
     /// All system messages are the system prompt, after that of the options: opencode has no other place for them.
-    fn setup(parts: &SetupParts<'_>) -> Setup {
+    fn setup(parts: &SetupParts<'_>) -> OpencodeSetup {
         let system = parts.system_prompt().unwrap_or_default();
         let chosen = &parts.options.choices;
-        Setup {
+        OpencodeSetup {
             variant: chosen.effort.clone(),
             schema: parts.output.native().map(|schema| schema.text().to_owned()),
-            ..Setup::new(system, chosen.model.as_deref(), parts.tools)
+            ..OpencodeSetup::new(system, chosen.model.as_deref(), parts.tools)
         }
     }
 
-    fn options(_: Option<&Setup>, choices: Option<&Choices>) -> ProcessOptions {
+    fn options(_: Option<&OpencodeSetup>, choices: Option<&Choices>) -> ProcessOptions {
         ProcessOptions {
             choices: choices.cloned(),
             system_prompt: None,
         }
     }
 
-    fn whole(&self, call: &SessionCall<Setup>, _: &Caller<'_, Opencode>) -> io::Result<OpencodeInput> {
+    fn whole(&self, call: &SessionCall<OpencodeSetup>, _: &Caller<'_, Opencode>) -> io::Result<OpencodeInput> {
         Ok(OpencodeInput::Whole(Arc::clone(&call.thread), call.note.clone()))
     }
 
     /// Only results, and messages that are not the model's.
-    fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<OpencodeInput, WhyAnew> {
+    fn addition(call: &SessionCall<OpencodeSetup>, known: &KnownThread) -> Result<OpencodeInput, WhyAnew> {
         let new = call.thread.new_words(known)?;
         let messages = new.rest.iter().map(history::user_parts);
         let messages: Vec<Vec<InputPart>> = messages.filter(|parts| !parts.is_empty()).collect();
@@ -100,7 +100,7 @@ impl Form for Opencode {
     }
 
     /// The choices of its model are on its command line.
-    fn serves(service: &OpencodeService, installed: &Installed, _: Option<&Setup>) -> bool {
+    fn serves(service: &OpencodeService, installed: &Installed, _: Option<&OpencodeSetup>) -> bool {
         service.line == installed.line
     }
 
@@ -119,7 +119,7 @@ impl Form for Opencode {
     }
 
     /// Makes the folder ahead. If it can't be loaded, the call itself will report that.
-    async fn prepare(service: &OpencodeService, setup: &Setup) {
+    async fn prepare(service: &OpencodeService, setup: &OpencodeSetup) {
         if let Ok(set) = service.tool_set(&setup.tools).await {
             let _ = service.warm(&set.directory).await;
         }
@@ -128,7 +128,7 @@ impl Form for Opencode {
 
 /// The setup of a session. Sessions with different setups are not exchangeable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setup {
+pub struct OpencodeSetup {
     /// The system prompt, sent with every message; empty if there is none.
     pub system: String,
     /// The model, if one is chosen.
@@ -151,10 +151,10 @@ pub struct Model {
     pub id: String,
 }
 
-impl Setup {
+impl OpencodeSetup {
     /// Makes the setup of a session whose `model` is written `provider/model`.
-    pub fn new(system: String, model: Option<&str>, tools: &[ToolSpec]) -> Setup {
-        Setup {
+    pub fn new(system: String, model: Option<&str>, tools: &[ToolSpec]) -> OpencodeSetup {
+        OpencodeSetup {
             system,
             model: model.and_then(Model::read),
             variant: None,

@@ -1,6 +1,6 @@
 //! The live engine of opencode: one `opencode serve` for all conversations of a provider, over HTTP on the loopback interface.
 //!
-//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`form::Setup`]. Out: the events of one turn after the
+//! In: a [`SessionThread`](super::live::thread::SessionThread) and a [`form::OpencodeSetup`]. Out: the events of one turn after the
 //! other. An MCP server of ours declares the caller's tools ([`form`]), and nobody may run them: opencode asks for permission,
 //! is answered `reject`, and ends its turn with the calls unexecuted ([`reader`]). Their results are written over the rejected
 //! calls, and the next message continues from there: nothing is held open, for however long. A history that no session knows is

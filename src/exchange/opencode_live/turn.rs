@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
-use super::form::{Model, Opencode, Setup, ToolSet};
+use super::form::{Model, Opencode, OpencodeSetup, ToolSet};
 use super::history::{self, ReplayTarget};
 use super::inbound::{OpencodeAnswer, ServerEvent};
 use super::reader::{OpencodeOpenCall, OpencodeTurnReader, OpencodeTurnStep};
@@ -458,7 +458,7 @@ impl OpencodeSession {
 }
 
 impl Session for OpencodeSession {
-    type Setup = Setup;
+    type Setup = OpencodeSetup;
     type Input = OpencodeInput;
     type ReplyFacts = ();
 
@@ -515,7 +515,7 @@ impl Session for OpencodeSession {
 }
 
 fn prompt<'a>(
-    setup: &'a Setup,
+    setup: &'a OpencodeSetup,
     session: &'a OpencodeConversation,
     parts: &'a [InputPart],
     no_reply: bool,

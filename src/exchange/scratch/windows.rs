@@ -32,20 +32,20 @@ const TRIES: u32 = 250;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// This process's host in each folder for temporary files that it has used.
-type Known = HashMap<PathBuf, Weak<Host>>;
+type Known = HashMap<PathBuf, Weak<LivingHost>>;
 static KNOWN: LazyLock<Mutex<Known>> = LazyLock::new(Mutex::default);
 
 /// A living host: held by its private folders, so that a host without folders holds nothing open.
 #[derive(Debug)]
-pub(super) struct Host {
+pub(super) struct LivingHost {
     name: String,
     /// Open as long as the host lives, and removed with it.
     _file: File,
 }
 
-impl Host {
+impl LivingHost {
     /// Makes the file, which nobody else can open or remove.
-    fn begin(temporary: &Path) -> io::Result<Host> {
+    fn begin(temporary: &Path) -> io::Result<LivingHost> {
         let name = digits()?;
         let file = OpenOptions::new()
             .write(true)
@@ -53,12 +53,12 @@ impl Host {
             .share_mode(0)
             .custom_flags(FILE_FLAG_DELETE_ON_CLOSE)
             .open(temporary.join(format!("{HOST}{name}")))?;
-        Ok(Host { name, _file: file })
+        Ok(LivingHost { name, _file: file })
     }
 }
 
 /// Makes a new folder in the one for temporary files that nobody but the user can look into or change, and names its host.
-pub(super) fn new_folder() -> io::Result<(PathBuf, Option<Arc<Host>>)> {
+pub(super) fn new_folder() -> io::Result<(PathBuf, Option<Arc<LivingHost>>)> {
     let temporary = std::env::temp_dir();
     // If no file can be held open, the folder is made all the same; no other host removes it.
     let host = host_in(&temporary).ok();
@@ -73,14 +73,14 @@ pub(super) fn new_folder() -> io::Result<(PathBuf, Option<Arc<Host>>)> {
 }
 
 /// This host in a folder for temporary files. The first time, a thread removes the folders that dead hosts have left there.
-fn host_in(temporary: &Path) -> io::Result<Arc<Host>> {
+fn host_in(temporary: &Path) -> io::Result<Arc<LivingHost>> {
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     let before = known.get(temporary);
     if let Some(host) = before.and_then(Weak::upgrade) {
         return Ok(host);
     }
     let is_first = before.is_none();
-    let host = Arc::new(Host::begin(temporary)?);
+    let host = Arc::new(LivingHost::begin(temporary)?);
     known.insert(temporary.to_owned(), Arc::downgrade(&host));
     drop(known);
     if is_first {
@@ -93,7 +93,7 @@ fn host_in(temporary: &Path) -> io::Result<Arc<Host>> {
 
 /// Tries in a thread, while `host` lives, to remove a folder that is still held by somebody. A folder that is held for longer is
 /// removed by the next host.
-pub(super) fn remove_soon(host: Option<Arc<Host>>, remove: impl Fn() -> bool + Send + 'static) {
+pub(super) fn remove_soon(host: Option<Arc<LivingHost>>, remove: impl Fn() -> bool + Send + 'static) {
     let tries = move || {
         for _ in 0..TRIES {
             std::thread::sleep(PAUSE);
@@ -202,7 +202,7 @@ mod tests {
     fn folders_of_dead_hosts_go_and_others_stay() {
         let temporary = tempfile::tempdir().unwrap();
         let at = |name: &str| temporary.path().join(name);
-        let living = Host::begin(temporary.path()).unwrap();
+        let living = LivingHost::begin(temporary.path()).unwrap();
         let of_living = at(&format!("{FOLDER}{}-{}", living.name, digits().unwrap()));
         let of_dead = at(&format!("{FOLDER}{}-{}", digits().unwrap(), digits().unwrap()));
         let foreign = [at("deep-factor-Ab12Cd"), at("deep-factor-notes-of-mine"), at("other")];

@@ -248,12 +248,12 @@ pub fn answer(tools: &[Declared], read_only: bool, message: &Message) -> Answere
 fn protocol(params: Option<&RawValue>) -> Cow<'_, str> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Params<'a> {
+    struct InitializeParams<'a> {
         #[serde(borrow)]
         protocol_version: Option<Cow<'a, str>>,
     }
     params
-        .and_then(|params| serde_json::from_str::<Params>(params.get()).ok())
+        .and_then(|params| serde_json::from_str::<InitializeParams>(params.get()).ok())
         .and_then(|params| params.protocol_version)
         .filter(|version| VERSIONS.contains(&version.as_ref()))
         .unwrap_or(Cow::Borrowed(LATEST))
@@ -273,11 +273,11 @@ pub fn called(message: &Message, outcome: &RawValue) -> Box<RawValue> {
 /// The id of the call in `message` by which its client names it under `key` in the request's `_meta`.
 pub fn call_id(message: &Message, key: &str) -> Option<String> {
     #[derive(Deserialize)]
-    struct Params<'a> {
+    struct CallParams<'a> {
         #[serde(borrow, rename = "_meta")]
         meta: Option<&'a RawValue>,
     }
-    let params: Params = serde_json::from_str(message.params?.get()).ok()?;
+    let params: CallParams = serde_json::from_str(message.params?.get()).ok()?;
     let meta: serde_json::Value = serde_json::from_str(params.meta?.get()).ok()?;
     meta.get(key)?.as_str().map(str::to_owned)
 }

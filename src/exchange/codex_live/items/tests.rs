@@ -12,8 +12,8 @@ fn origin() -> Origin {
     }
 }
 
-fn setup() -> Setup {
-    Setup::with("", &[])
+fn setup() -> CodexSetup {
+    CodexSetup::with("", &[])
 }
 
 fn messages(messages: &Value) -> Vec<Message> {
@@ -180,7 +180,7 @@ fn in_threads(threads: [Option<&str>; 3]) -> Option<KnownCodexThread> {
         {"type": "ai", "content": "three"},
         {"type": "human", "content": "3"},
     ]));
-    let setup = Setup::with("S", &[]);
+    let setup = CodexSetup::with("S", &[]);
     let call = json!({"type": "function_call", "id": "fc_1", "call_id": "a", "name": "add", "arguments": "{}"});
     let said = |id: &str| json!({"type": "message", "id": id, "role": "assistant", "content": []});
     let told = |id: &str, role: &str| ToldItem::of(&json!({"type": "message", "role": role, "id": id})).unwrap();
@@ -253,7 +253,7 @@ fn a_reply_is_as_long_as_what_is_told_of_it() {
         (1, reply(vec![call("{}"), call("[1]"), call("[2]")], &["a"])),
         (3, reply(vec![said], &[])),
     ]);
-    let setup = Setup::with("S", &[]);
+    let setup = CodexSetup::with("S", &[]);
     let known = of_thread(&thread, &setup, &recalled, &origin()).unwrap();
     assert_eq!(ids(&known), ["-", "-", "-", "-", "msg_two"]);
 }

@@ -16,11 +16,11 @@ fn tool(name: &str) -> ToolSpec {
     serde_json::from_value(json!({"name": name, "schema": {"type": "object"}})).unwrap()
 }
 
-fn setup() -> Setup {
-    Setup::with("S", &[tool("add")])
+fn setup() -> CodexSetup {
+    CodexSetup::with("S", &[tool("add")])
 }
 
-fn key(setup: Setup, vars: &[(&str, &str)]) -> SessionKey<Setup> {
+fn key(setup: CodexSetup, vars: &[(&str, &str)]) -> SessionKey<CodexSetup> {
     let vars: Vars = (vars.iter())
         .map(|(name, value)| (OsString::from(name), OsString::from(value)))
         .collect();
@@ -30,11 +30,11 @@ fn key(setup: Setup, vars: &[(&str, &str)]) -> SessionKey<Setup> {
     }
 }
 
-fn own_key() -> SessionKey<Setup> {
+fn own_key() -> SessionKey<CodexSetup> {
     key(setup(), &[("CODEX_HOME", "/home/user/work")])
 }
 
-fn scope(key: &SessionKey<Setup>) -> RecallScope<'_> {
+fn scope(key: &SessionKey<CodexSetup>) -> RecallScope<'_> {
     RecallScope {
         key,
         login: None,
@@ -135,21 +135,21 @@ fn no_other_conversation_gets_the_reasoning_of_one() {
     let home = [("CODEX_HOME", "/home/user/work")];
     let foreign = [
         key(
-            Setup {
+            CodexSetup {
                 system: Some("another".to_owned()),
                 ..setup()
             },
             &home,
         ),
         key(
-            Setup {
+            CodexSetup {
                 own_instructions: true,
                 ..setup()
             },
             &home,
         ),
-        key(Setup::with("S", &[]), &home),
-        key(Setup::with("S", &[tool("add"), tool("sub")]), &home),
+        key(CodexSetup::with("S", &[]), &home),
+        key(CodexSetup::with("S", &[tool("add"), tool("sub")]), &home),
         key(
             setup().choosing(CodexChoices {
                 form: CodexForm::Namespace,
@@ -230,7 +230,7 @@ fn the_fingerprint_of_a_scope_stays_as_it_is() {
         form: CodexForm::Namespace,
         ..CodexChoices::default()
     });
-    let beginning = |setup: Setup| {
+    let beginning = |setup: CodexSetup| {
         let key = key(setup, &[("CODEX_HOME", "/home/user/work")]);
         let own = RecallScope {
             login: Some("work"),
@@ -246,10 +246,10 @@ fn the_fingerprint_of_a_scope_stays_as_it_is() {
     let all = [
         setup(),
         namespace,
-        Setup {
+        CodexSetup {
             own_instructions: true,
             model: Some("m".to_owned()),
-            ..Setup::with("", &[])
+            ..CodexSetup::with("", &[])
         },
     ]
     .map(beginning);

@@ -4,7 +4,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::codex_live::inbound::{Codex, LimitWindow, Notice, RateLimits, ThreadEvent, asked, read};
+use crate::codex_live::inbound::{CodexProtocol, LimitWindow, Notice, RateLimits, ThreadEvent, asked, read};
 use crate::rpc::Protocol;
 use crate::rpc::message::{self, Message, answer, notification, refusal};
 
@@ -230,8 +230,8 @@ fn only_what_is_told_in_pieces_is_told_to_be_complete() {
 
 #[tokio::test(start_paused = true)]
 async fn an_id_is_had_by_one_thread_until_its_file_is_gone_and_the_server_has_forgotten_it() {
-    let codex = Codex::default();
-    let closed = |codex: &Codex| drop(codex.notification("thread/closed", r#"{"threadId":"t"}"#));
+    let codex = CodexProtocol::default();
+    let closed = |codex: &CodexProtocol| drop(codex.notification("thread/closed", r#"{"threadId":"t"}"#));
     assert!(codex.take("t").await && !codex.take("t").await);
     // Nothing came of it.
     codex.left("t");

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::super::inbound::Copilot;
+use super::super::inbound::CopilotProtocol;
 use super::*;
 use crate::rpc::Protocol;
 use crate::rpc::message::{self, Message};
@@ -73,7 +73,7 @@ struct Reading<'a> {
 /// The replies of a recording, session by session in the order in which they begin.
 fn play(case: &str) -> String {
     let tools = tools();
-    let protocol = Copilot::default();
+    let protocol = CopilotProtocol::default();
     let file = fixtures().join("copilot-headless").join(format!("{case}.stdout"));
     let recorded = std::fs::read_to_string(file).unwrap();
     let mut order: Vec<String> = Vec::new();
