@@ -7,7 +7,7 @@
 //! The ids of runs are unique over machines and containers, and ordered by time ([`next_id`]).
 
 use std::borrow::Cow;
-use std::fmt::Debug;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -386,8 +386,15 @@ pub enum CallDelivery {
     Callbacks,
 }
 
+/// Shows its id alone: a provider's options hold secrets.
+impl fmt::Debug for dyn Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Model").field(&self.id()).finish()
+    }
+}
+
 /// A model, which answers threads.
-pub trait Model: Debug + Send + Sync {
+pub trait Model: Send + Sync {
     /// The provider's id.
     fn id(&self) -> &str;
 

@@ -71,8 +71,15 @@ pub(super) enum Verdict {
     NotJson,
 }
 
+/// Shows no more than that there is one: what it holds is formatted for nobody.
+impl std::fmt::Debug for dyn Format {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Format")
+    }
+}
+
 /// A wire format's decoder: a small state, and a pure function from one JSON object to events.
-pub(super) trait Format: std::fmt::Debug + Send {
+pub(super) trait Format: Send {
     /// Decodes the text of one JSON object (or of something that begins like one).
     fn object(&mut self, json: &str, out: &mut Out) -> Verdict;
     /// Ends the output and reports what is still open.

@@ -173,10 +173,17 @@ fn deliver(bytes: &[u8], number: u64, terminated: bool, each: &mut impl FnMut(Li
     }
 }
 
+/// Shows no more than that there is one: what it holds is formatted for nobody.
+impl fmt::Debug for dyn LineObserver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LineObserver")
+    }
+}
+
 /// An observer of the lines of one output, beside its events (`Decoder::set_observer`): for readers that need what no event has (a
 /// line's own time, the subagent that printed it) and must not decode the output a second time. It is called while the output is
 /// decoded, so it must not wait.
-pub trait LineObserver: fmt::Debug + Send + Sync {
+pub trait LineObserver: Send + Sync {
     /// Takes the next line, and the events that came with it; some of them may be about earlier lines.
     fn line(&self, line: &Line<'_>, events: &[Event]);
 
