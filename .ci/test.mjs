@@ -22,7 +22,8 @@ import { LINTED, nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
  * @property {string[]} command
  * @property {string} [repeat] how a person runs it alone; default: `command`, which then has to be readable
  * @property {Record<string, string>} [env] beside the environment of all checks
- * @property {boolean} [early] it is started before all others, because it waits for the network while they compute
+ * @property {true | string} [early] it is started before its turn, beside others: before all of them, because it waits for the network
+ *   while they compute, or as soon as the check of this name is over
  * @property {(output: string) => Counts | undefined} [count] the tests in it; a check without any counts as one test
  */
 /** @typedef {Counts & { name: string, ms: number, ok: boolean }} Result */
@@ -66,7 +67,8 @@ export function listChecks(root, { ci = false, all = false } = {}) {
       env: LINTED,
     },
     { name: "cargo test", command: ["cargo", "test", "--no-fail-fast"], env: LINTED, count: countCargo },
-    ...change({ name: "cargo doc", command: ["node", ".ci/doc.mjs"] }),
+    // Beside the tests, which leave a core idle half of the time.
+    ...change({ name: "cargo doc", command: ["node", ".ci/doc.mjs"], early: "cargo clippy" }),
     // What cargo has just compiled for its own tests is most of the unoptimised addon.
     { name: "build", ...script(all ? "build" : "build:debug"), ...(all ? {} : { env: LINTED }) },
     // What waits for the network, while all of the above computes.
@@ -111,7 +113,16 @@ export async function runChecks(checks, options = {}) {
   /** @type {(check: Check, onText: (text: string) => void) => ReturnType<typeof execute>} */
   const start = ({ command, env }, onText) => execute(command, { ...options, env, onText });
   // What one of these prints comes when it is its turn.
-  const started = new Map(checks.filter(({ early }) => early).map((check) => [check, start(check, () => {})]));
+  /** @type {Map<Check, ReturnType<typeof execute>>} */
+  const started = new Map();
+  const startEarly = (/** @type {true | string} */ when) => {
+    for (const check of checks.filter(({ early }) => early === when))
+      started.set(
+        check,
+        start(check, () => {}),
+      );
+  };
+  startEarly(true);
   for (const [index, check] of checks.entries()) {
     write(`\n${`── ${index + 1}/${checks.length} ${check.name} `.padEnd(WIDTH, "─")}\n`);
     const startedAt = performance.now();
@@ -120,6 +131,7 @@ export async function runChecks(checks, options = {}) {
     const ms = performance.now() - startedAt;
     const result = { name: check.name, ms, ...judge(end, check.count?.(stripVTControlCharacters(output))) };
     results.push(result);
+    startEarly(check.name);
     if (!result.ok && !verbose && output) write(output.endsWith("\n") ? output : `${output}\n`);
     write(`${result.ok ? "ok" : `FAILED (${end === 0 ? "failed tests" : end})`} in ${seconds(ms)}\n`);
     if (!result.ok) write(`again, alone: ${howToRepeat(check)}\n`);

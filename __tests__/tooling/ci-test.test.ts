@@ -81,6 +81,27 @@ describe("runChecks", () => {
     expect(results.map(({ ok }) => ok)).toEqual([true, true]);
   });
 
+  it("starts a check behind the one that it names, beside the next", async () => {
+    const folder = mkdtempSync(join(tmpdir(), "dfp-ci-"));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    const [first, beside] = [JSON.stringify(join(folder, "first")), JSON.stringify(join(folder, "beside"))];
+    const checks = [
+      { name: "first", command: node(`require("fs").writeFileSync(${first}, "")`) },
+      { name: "needs it", command: node(`while (!require("fs").existsSync(${beside}));`) },
+      {
+        name: "beside",
+        command: node(`require("fs").statSync(${first}); require("fs").writeFileSync(${beside}, "")`),
+        early: "first",
+      },
+    ];
+    const { results } = await run(checks);
+    expect(results.map(({ name, ok }) => [name, ok])).toEqual([
+      ["first", true],
+      ["needs it", true],
+      ["beside", true],
+    ]);
+  });
+
   it("ends a check that takes too long, even one that only waits for a process it left behind", {
     timeout: 30_000,
   }, async () => {
