@@ -22,7 +22,7 @@ import { LINTED, nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
  * @property {string[]} command
  * @property {string} [repeat] how a person runs it alone; default: `command`, which then has to be readable
  * @property {Record<string, string>} [env] beside the environment of all checks
- * @property {true | string} [early] it is started before its turn, beside others: before all of them, because it waits for the network
+ * @property {boolean | string} [early] it is started before its turn, beside others: before all of them, because it waits for the network
  *   while they compute, or as soon as the check of this name is over
  * @property {(output: string) => Counts | undefined} [count] the tests in it; a check without any counts as one test
  */
@@ -115,7 +115,7 @@ export async function runChecks(checks, options = {}) {
   // What one of these prints comes when it is its turn.
   /** @type {Map<Check, ReturnType<typeof execute>>} */
   const started = new Map();
-  const startEarly = (/** @type {true | string} */ when) => {
+  const startEarly = (/** @type {boolean | string} */ when) => {
     for (const check of checks.filter(({ early }) => early === when))
       started.set(
         check,
