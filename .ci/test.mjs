@@ -112,21 +112,19 @@ export async function runChecks(checks, options = {}) {
   const results = [];
   /** @type {(check: Check, onText: (text: string) => void) => ReturnType<typeof execute>} */
   const start = ({ command, env }, onText) => execute(command, { ...options, env, onText });
+  const silent = () => {};
   // What one of these prints comes when it is its turn.
   /** @type {Map<Check, ReturnType<typeof execute>>} */
   const started = new Map();
   const startEarly = (/** @type {boolean | string} */ when) => {
-    for (const check of checks.filter(({ early }) => early === when))
-      started.set(
-        check,
-        start(check, () => {}),
-      );
+    const due = checks.filter(({ early }) => early === when);
+    for (const check of due) started.set(check, start(check, silent));
   };
   startEarly(true);
   for (const [index, check] of checks.entries()) {
     write(`\n${`── ${index + 1}/${checks.length} ${check.name} `.padEnd(WIDTH, "─")}\n`);
     const startedAt = performance.now();
-    const { end, output } = await (started.get(check) ?? start(check, verbose ? write : () => {}));
+    const { end, output } = await (started.get(check) ?? start(check, verbose ? write : silent));
     if (verbose && check.early) write(output);
     const ms = performance.now() - startedAt;
     const result = { name: check.name, ms, ...judge(end, check.count?.(stripVTControlCharacters(output))) };

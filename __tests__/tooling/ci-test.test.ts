@@ -94,7 +94,7 @@ describe("runChecks", () => {
         early: "first",
       },
     ];
-    const { results } = await run(checks);
+    const { results } = await run(checks, { timeoutMs: 60_000 });
     expect(results.map(({ name, ok }) => [name, ok])).toEqual([
       ["first", true],
       ["needs it", true],
