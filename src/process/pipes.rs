@@ -437,7 +437,7 @@ impl HeadTail {
 
 // Copies of a process's output, unchanged, for a reader such as the recorder.
 
-/// Shows no more than that there is one: what it holds is formatted for nobody.
+/// Shows the name alone: the addon need not hold the code that shows every implementor.
 impl fmt::Debug for dyn Tee {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tee")

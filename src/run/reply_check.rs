@@ -12,7 +12,7 @@ use dfp_model::event::Reply;
 use dfp_model::message::Spent;
 use dfp_model::message::{Message, MessageFields, Role};
 
-/// Shows no more than that there is one: what it holds is formatted for nobody.
+/// Shows the name alone: the addon need not hold the code that shows every implementor.
 impl fmt::Debug for dyn ReplyCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ReplyCheck")

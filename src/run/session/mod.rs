@@ -34,7 +34,7 @@ use dfp_exchange::form::{Form, SessionCall, SetupOf};
 use dfp_exchange::installed::{Binary, Installed};
 use dfp_exchange::live::kept::KeptReplies;
 use dfp_exchange::live::session::Origin;
-use dfp_exchange::{Ended, Unusable};
+use dfp_exchange::{Evidence, Unusable};
 use dfp_model::error::{Code, ProviderError, clip};
 use dfp_model::event::{EngineUsed, Event, RunInfo};
 use dfp_process::Vars;
@@ -111,7 +111,7 @@ pub(crate) async fn drive<F: Form>(
     notes.extend(reading.notes);
     let mut refusals = Refusals::of(call, decided.program.binary(), model);
     let mut takes_waiting = true;
-    let unsupported = loop {
+    loop {
         let installed = Arc::clone(&decided.installed);
         let asked = TurnAsked {
             attempt,
@@ -187,19 +187,14 @@ pub(crate) async fn drive<F: Form>(
                 may_have_asked,
                 ended,
             }) => {
-                break Unsupported {
-                    reason,
-                    may_have_asked,
-                    ended,
-                };
+                drop(permit);
+                let evidence = ended.as_ref().map(|ended| &ended.evidence);
+                let binary = decided.program.binary();
+                fall_back(attempt, F::ENGINE, binary, &reason, may_have_asked, evidence).await?;
+                return Ok(None);
             }
         }
-    };
-    drop(permit);
-    unsupported
-        .fall_back(attempt, F::ENGINE, decided.program.binary())
-        .await?;
-    Ok(None)
+    }
 }
 
 /// Notes what the `outcome` of a turn says of `binary`, and waits until the store of `kept` has its reply.
@@ -224,48 +219,36 @@ async fn note_outcome(
     }
 }
 
-/// The end of a turn for which the CLI lacks something: the fields of [`Unusable::Unsupported`].
-struct Unsupported {
-    reason: String,
+/// Leaves the attempt to the next engine, since the CLI lacks something for `used`, and remembers that of `binary`. `evidence` is that of its
+/// process's end.
+///
+/// # Errors
+/// A login is missing; `LIVE_UNSUPPORTED` if the caller wants no other engine, or the model may have been asked.
+async fn fall_back(
+    attempt: &CliAttempt<'_>,
+    used: EngineUsed,
+    binary: &Binary,
+    reason: &str,
     may_have_asked: bool,
-    ended: Option<Box<Ended>>,
-}
-
-impl Unsupported {
-    /// Leaves the attempt to the next engine, and remembers that `binary` does not serve `used`.
-    ///
-    /// # Errors
-    /// A login is missing; `LIVE_UNSUPPORTED` if the caller wants no other engine, or the model may have been asked.
-    async fn fall_back(
-        self,
-        attempt: &CliAttempt<'_>,
-        used: EngineUsed,
-        binary: &Binary,
-    ) -> Result<(), Box<ProviderError>> {
-        let cli = attempt.call.cli;
-        let Unsupported {
-            reason,
-            may_have_asked,
-            ended,
-        } = self;
-        if let Some(error) = login_missing(cli, &reason) {
-            return Err(error);
-        }
-        if cli.has_another_form() {
-            let remember = match may_have_asked {
-                true => capabilities::remember_unserved,
-                false => capabilities::remember_not_begun,
-            };
-            remember(used, binary, reason.clone());
-        }
-        // No model is asked twice.
-        if !cli.has_another_form() || may_have_asked {
-            let evidence = ended.as_ref().map(|ended| &ended.evidence);
-            return Err(auto::refused(cli, used, &reason, evidence));
-        }
-        attempt.warn(fallen_back(used, &reason)).await;
-        Ok(())
+    evidence: Option<&Evidence>,
+) -> Result<(), Box<ProviderError>> {
+    let cli = attempt.call.cli;
+    if let Some(error) = login_missing(cli, reason) {
+        return Err(error);
     }
+    if cli.has_another_form() {
+        let remember = match may_have_asked {
+            true => capabilities::remember_unserved,
+            false => capabilities::remember_not_begun,
+        };
+        remember(used, binary, reason.to_owned());
+    }
+    // No model is asked twice.
+    if !cli.has_another_form() || may_have_asked {
+        return Err(auto::refused(cli, used, reason, evidence));
+    }
+    attempt.warn(fallen_back(used, reason)).await;
+    Ok(())
 }
 
 /// The known facts of the installed CLI at the beginning of a turn.

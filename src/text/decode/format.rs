@@ -71,7 +71,7 @@ pub(super) enum Verdict {
     NotJson,
 }
 
-/// Shows no more than that there is one: what it holds is formatted for nobody.
+/// Shows the name alone: the addon need not hold the code that shows every implementor.
 impl std::fmt::Debug for dyn Format {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Format")

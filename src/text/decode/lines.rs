@@ -173,7 +173,7 @@ fn deliver(bytes: &[u8], number: u64, terminated: bool, each: &mut impl FnMut(Li
     }
 }
 
-/// Shows no more than that there is one: what it holds is formatted for nobody.
+/// Shows the name alone: the addon need not hold the code that shows every implementor.
 impl fmt::Debug for dyn LineObserver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("LineObserver")

@@ -27,7 +27,7 @@ const FENCE: usize = 3;
 /// The length of the longest text behind an opening fence, bytes.
 const MAX_INFO: usize = 64;
 
-/// Shows no more than that there is one: what it holds is formatted for nobody.
+/// Shows the name alone: the addon need not hold the code that shows every implementor.
 impl std::fmt::Debug for dyn Rules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Rules")
