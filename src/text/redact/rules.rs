@@ -366,7 +366,12 @@ pub(super) fn begun(channel: Channel, text: &str, from: usize) -> usize {
         // Matches that are finished by themselves lie before this offset.
         let mut over = from;
         if compiled.rule.ends == Ends::AtOnce {
-            while let Some(found) = compiled.whole.find_at(text, over).filter(is_over) {
+            // One that ends with the text may have ended because of that: a key in PEM form does.
+            while let Some(found) = compiled
+                .whole
+                .find_at(text, over)
+                .filter(|found| found.end() < text.len())
+            {
                 over = found.end();
             }
         }
@@ -374,12 +379,6 @@ pub(super) fn begun(channel: Channel, text: &str, from: usize) -> usize {
         found.map_or(text.len(), |found| found.start())
     };
     table.rules.iter().map(begins).min().unwrap_or(text.len())
-}
-
-/// Returns whether a match that ends at once did so by its last characters, and not because the text is over.
-fn is_over(found: &regex::Match<'_>) -> bool {
-    let text = found.as_str();
-    text.ends_with('@') || text.ends_with("-----") && text.contains("-----END ")
 }
 
 fn always(_: &str) -> bool {

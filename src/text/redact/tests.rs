@@ -152,6 +152,29 @@ fn a_long_run_in_small_pieces_is_not_looked_at_every_time() {
     assert_eq!(shown, REDACTED);
 }
 
+#[test]
+fn a_key_in_pieces_is_not_over_before_its_end() {
+    // A piece that ends as another rule's match does, or as the end of something else.
+    for pieces in [
+        [
+            "a -----BEGIN PRIVATE KEY-----\nabc@",
+            "def\n-----END PRIVATE KEY----- b",
+        ],
+        [
+            "a -----BEGIN PRIVATE KEY-----\n-----END OF IT-----",
+            "\ndef\n-----END PRIVATE KEY----- b",
+        ],
+    ] {
+        let mut stream = StreamRedactor::new(Redactor::default(), Channel::Record);
+        let mut shown: String = pieces
+            .into_iter()
+            .map(|piece| stream.push(piece).into_owned())
+            .collect();
+        shown.push_str(&stream.finish());
+        assert_eq!(shown, "a [redacted] b", "{pieces:?}");
+    }
+}
+
 /// Parts of the rules' examples and of known values, whole and torn, mixed with the text around them.
 fn tricky() -> impl Strategy<Value = String> {
     let examples: Vec<&'static str> = RULES
