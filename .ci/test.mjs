@@ -12,6 +12,7 @@
  * `--verbose` streams all output.
  */
 import { spawn } from "node:child_process";
+import { availableParallelism } from "node:os";
 import { stripVTControlCharacters } from "node:util";
 import { LINTED, nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
 
@@ -66,7 +67,13 @@ export function listChecks(root, { ci = false, all = false } = {}) {
       repeat: "cargo clippy --all-targets -- -D warnings",
       env: LINTED,
     },
-    { name: "cargo test", command: ["cargo", "test", "--no-fail-fast"], env: LINTED, count: countCargo },
+    {
+      name: "cargo test",
+      command: ["cargo", "test", "--no-fail-fast"],
+      // Many of the tests wait for processes: with a test per core, cores would be idle.
+      env: { ...LINTED, RUST_TEST_THREADS: String(2 * availableParallelism()) },
+      count: countCargo,
+    },
     // Beside the tests, which leave a core idle half of the time.
     ...change({ name: "cargo doc", command: ["node", ".ci/doc.mjs"], early: "cargo clippy" }),
     // What cargo has just compiled for its own tests is most of the unoptimised addon.
