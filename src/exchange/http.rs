@@ -587,4 +587,10 @@ mod tests {
         }
         assert_eq!(through("https://api.test/v1", &[]), None);
     }
+
+    #[test]
+    fn an_address_may_have_an_international_name() {
+        let url = reqwest::Url::parse("https://BÜCHER.example/v1").unwrap();
+        assert_eq!(url.as_str(), "https://xn--bcher-kva.example/v1");
+    }
 }
