@@ -1,4 +1,4 @@
-// @long
+// @change
 /** Budgets: what is used up is refused before anything starts, whoever asks, over all processes of a store. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";

@@ -1,4 +1,4 @@
-// @long
+// @change
 /** The command line: what people see, what programs read, and what a shell gets as exit code. */
 import { spawn } from "node:child_process";
 import { readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";

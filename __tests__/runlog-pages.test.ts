@@ -1,3 +1,4 @@
+// @change
 /** A long log as a page, and a suite's index, in a real browser. */
 import { closeSync, openSync, readdirSync, readFileSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";

@@ -1,3 +1,4 @@
+// @change
 /** What `runAgent` does with a CLI that calls tools in the middle of its run, beside the scenarios. */
 import { createCodexCliProvider, runAgent } from "deep-factor-providers";
 import { expect, it, onTestFinished } from "vitest";

@@ -1,3 +1,4 @@
+// @change
 /** The contract of a store of checkpoints: files, Redis and Postgres keep it alike, under a real server each. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

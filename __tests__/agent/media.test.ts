@@ -1,3 +1,4 @@
+// @change
 /** An agent's images, where the CLI calls the tools in the middle of its run. */
 import { runAgent } from "deep-factor-providers";
 import { expect, it } from "vitest";

@@ -1,3 +1,4 @@
+// @change
 /** What a call of the AI SDK chooses: it is the provider's choice of that call, or the call says that it was left out. */
 import { generateText, streamText, tool } from "ai";
 import { describe, expect, it } from "vitest";

@@ -1,3 +1,4 @@
+// @change
 /** Answers by a schema in the AI SDK: the provider's `outputSchema`, and so checked before they are answers. */
 import { generateText, NoObjectGeneratedError, Output, stepCountIs, streamText, tool } from "ai";
 import { describe, expect, it } from "vitest";

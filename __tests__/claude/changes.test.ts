@@ -1,3 +1,4 @@
+// @change
 /** A call with other choices than the ones before it goes on in the same process, and its API is asked what a new process would ask it. */
 import { type AIMessage, type BaseMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import type { InvokeOptions, ReasoningOptions } from "deep-factor-providers";

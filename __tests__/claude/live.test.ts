@@ -1,4 +1,4 @@
-// @long
+// @change
 /** The live engine: one process per conversation, native tool calls, only what is new sent. */
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";

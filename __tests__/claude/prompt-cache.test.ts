@@ -1,3 +1,4 @@
+// @change
 /**
  * How long claude's API keeps a thread's beginning is the caller's choice; a reply says how much was written for how long, how much of the
  * input was found there, and why not more.

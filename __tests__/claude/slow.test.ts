@@ -1,3 +1,4 @@
+// @change
 /** A consumer that takes its time, and signals that are shared by many calls. */
 import { setTimeout as delay } from "node:timers/promises";
 import { createClaudeCliProvider } from "deep-factor-providers";

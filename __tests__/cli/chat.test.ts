@@ -1,3 +1,4 @@
+// @change
 /** `chat`: over a pipe with the real claude, and on a terminal as a person has it. */
 import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -1,3 +1,4 @@
+// @change
 /** A CLI of one's own: docs/guide/custom-cli.md, word by word, and what goes wrong. */
 import { spawn } from "node:child_process";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";

@@ -1,3 +1,4 @@
+// @change
 /**
  * `launch`: the CLI in another place than this process. Here that is a mount and PID namespace (`unshare`), in which the folder for
  * temporary files is empty, or an account behind an sshd on the loopback.

@@ -1,3 +1,4 @@
+// @change
 /**
  * CLIs that the PATH does not have: each is found where its vendor, or a manager of Node's versions, has put it. The layouts are
  * theirs, in a made-up home; what lies in them are the real packages.

@@ -1,3 +1,4 @@
+// @change
 /** The pool of examples/worker-threads: threads end in the middle of their runs, others go on with them, and nothing is paid twice. */
 import { mkdtempSync } from "node:fs";
 import { createServer } from "node:http";

@@ -1,3 +1,4 @@
+// @change
 /** What is kept for `previous_response_id` and `item_reference`: whole loops of the clients that refer, and its bounds. */
 import { describe, expect, it } from "vitest";
 import { createStore } from "../../src/js/gateway/store.cjs";

@@ -1,3 +1,4 @@
+// @change
 /**
  * A conversation with each CLI that is cut before every turn: its process killed, its session not kept, or its provider closed and the thread
  * handed to another one as plain objects. What the API is asked is what it is asked in the conversation that nobody has cut, but for what

@@ -1,3 +1,4 @@
+// @change
 /** The real claude CLI, stopped in mid-request against an API that never answers: gone when the call settles. */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";

@@ -1,3 +1,4 @@
+// @change
 /** The private folders of runs: their owner's alone whatever the umask is, and an error in words where none can be made. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";

@@ -1,3 +1,4 @@
+// @change
 /** Schemas that are made to take a thread or the memory end nowhere: refused in words, before anything is asked. */
 import { ProviderError, runAgent } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";

@@ -1,3 +1,4 @@
+// @change
 /** What one call is to OpenTelemetry, however it is made: answered, failed, aborted, left, forgotten. One table for all surfaces. */
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";

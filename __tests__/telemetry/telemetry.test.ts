@@ -1,3 +1,4 @@
+// @change
 /** What OpenTelemetry gets of runs: names, trees, errors, figures, and nothing of their content unless it is asked for. */
 import { execFile } from "node:child_process";
 import { cpSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from "node:fs";
