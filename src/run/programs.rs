@@ -241,7 +241,7 @@ impl Program {
         options: &Options,
         engine: EngineUsed,
         process: ProcessOptions,
-        finish: impl FnOnce(CommandLine, &Path) -> CommandLine,
+        finish: fn(CommandLine, &Path) -> CommandLine,
     ) -> Result<Arc<Installed>, Box<ProviderError>> {
         let key = LineKey { engine, process };
         if let Some((_, known)) = self.lines().iter().rfind(|(of, _)| *of == key) {

@@ -4,6 +4,7 @@
 //! the call does not wait; or the error of one that is not ready. A caller who asks for the models of a login is told by such a process,
 //! which stays ([`models`]). No model is asked.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use super::sessions::{Sessions, start_failed};
 use crate::auto;
 use crate::capabilities::{self, LiveSupport};
 use crate::cli_base::{CliBase, not_found};
+use crate::programs::Program;
 use crate::retry_loop::local_offset_min;
 use dfp_exchange::form::{Form, ModelsAsked, OwnProcess, SessionHome, SetupOf};
 use dfp_exchange::installed::{Binary, Installed};
@@ -79,38 +81,80 @@ pub(crate) async fn prewarm<F: Form>(
     if setup.is_none() && !F::PROCESSES.start_bare() {
         return Ok(());
     }
-    let is_auto = cli.options.engine == EngineKind::Auto;
-    for _ in 0..ATTEMPTS {
-        let program = cli.look(env).map_err(|error| not_found(cli, error))?;
-        let process = F::options(setup.as_deref(), None);
-        let installed = program.installed(&cli.provider, &cli.options, F::ENGINE, process, F::line)?;
-        let starting = Starting {
-            sessions,
-            cli,
-            env,
-            installed: &installed,
-            setup: setup.as_ref(),
-        };
-        let trial = capabilities::trial_of(&installed.binary);
-        let support = || program.support_now(&cli.provider, F::ENGINE);
-        let _trying = match support() {
-            LiveSupport::Unknown(_) if is_auto && F::PROCESSES.are_tried_first() => Some(trial.lock().await),
-            _ => None,
-        };
-        let round = match support() {
-            // A call is made without a session.
-            LiveSupport::Unserved(_) if is_auto => return Ok(()),
-            LiveSupport::Unserved(unserved) if cli.is_refused(F::ENGINE, &unserved) => {
-                return Err(auto::refused(cli, F::ENGINE, &unserved.why, None));
+    let setup = setup.as_ref();
+    let line = |program: &Program| {
+        let process = F::options(setup.map(|setup| &**setup), None);
+        program.installed(&cli.provider, &cli.options, F::ENGINE, process, F::line)
+    };
+    let start = |installed: Arc<Installed>, is_trial: bool| -> Round<'_> {
+        Box::pin(async move {
+            let starting = Starting {
+                sessions,
+                cli,
+                env,
+                installed: &installed,
+                setup,
+            };
+            match is_trial {
+                true => starting.tried().await,
+                false => starting.spares().await,
             }
-            LiveSupport::Unknown(_) if is_auto && F::PROCESSES.are_tried_first() => starting.tried().await,
-            _ => starting.spares().await,
-        };
-        if is_over(cli, F::ENGINE, &installed.binary, round)? {
-            break;
+        })
+    };
+    let ahead = Ahead {
+        engine: F::ENGINE,
+        is_tried_first: F::PROCESSES.are_tried_first(),
+        line: &line,
+        start: &start,
+    };
+    ahead.run(cli, env).await
+}
+
+/// Processes that start and answer.
+type Round<'a> = Pin<Box<dyn Future<Output = Result<(), Unusable>> + Send + 'a>>;
+
+/// The CLI that was found, with a command line.
+type LineOf<'a> = dyn Fn(&Program) -> Result<Arc<Installed>, Box<ProviderError>> + Sync + 'a;
+
+/// The processes to start ahead: what depends on their form is behind functions, so that the code is compiled once.
+struct Ahead<'a> {
+    engine: EngineUsed,
+    is_tried_first: bool,
+    /// The CLI with the command line of such a process.
+    line: &'a LineOf<'a>,
+    /// Starts a process that tries the engine, or as many as `spares` says.
+    start: &'a (dyn Fn(Arc<Installed>, bool) -> Round<'a> + Sync),
+}
+
+impl Ahead<'_> {
+    /// Starts the processes, once more where the CLI has refused a flag.
+    async fn run(&self, cli: &CliBase, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
+        let is_auto = cli.options.engine == EngineKind::Auto;
+        for _ in 0..ATTEMPTS {
+            let program = cli.look(env).map_err(|error| not_found(cli, error))?;
+            let installed = (self.line)(&program)?;
+            let trial = capabilities::trial_of(&installed.binary);
+            let support = || program.support_now(&cli.provider, self.engine);
+            let _trying = match support() {
+                LiveSupport::Unknown(_) if is_auto && self.is_tried_first => Some(trial.lock().await),
+                _ => None,
+            };
+            let is_trial = match support() {
+                // A call is made without a session.
+                LiveSupport::Unserved(_) if is_auto => return Ok(()),
+                LiveSupport::Unserved(unserved) if cli.is_refused(self.engine, &unserved) => {
+                    return Err(auto::refused(cli, self.engine, &unserved.why, None));
+                }
+                LiveSupport::Unknown(_) => is_auto && self.is_tried_first,
+                _ => false,
+            };
+            let round = (self.start)(Arc::clone(&installed), is_trial).await;
+            if is_over(cli, self.engine, &installed.binary, round)? {
+                break;
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Returns whether no further process is to be started ahead after a `round` in which some were started of `binary`: one is, if the

@@ -31,6 +31,7 @@ use dfp_model::event::{EngineUsed, RunInfo};
 use dfp_model::listed_model::ListedModel;
 use dfp_process::Vars;
 use dfp_provider::MediaForm;
+use dfp_provider::choices::Choices;
 use dfp_provider::command::PrivateSession;
 use dfp_provider::options::{EngineKind, Options};
 use dfp_provider::{Provider, SessionParts, WarmForm, WarmThread, command};
@@ -184,10 +185,20 @@ pub(crate) fn of(provider: &Provider, options: &Options, runs: &TaskTracker) -> 
     form.into_iter().chain(warm).collect()
 }
 
+/// A call that is sent as a prompt.
+pub(super) struct Prompted<'a> {
+    pub prompt: String,
+    /// The prompt as a session of the CLI's own, for a process that gets it in that way.
+    pub file: Option<PrivateSession>,
+    pub options: &'a Options,
+    /// The options of the process that the call itself chose.
+    pub choices: Option<Choices>,
+}
+
 /// The call of `attempt` as a prompt, and what is the same of its turn for every form; `None` if it can't be one.
-pub(super) async fn as_prompt<'a, F: Form>(
+pub(super) async fn as_prompt<'a>(
     attempt: &CliAttempt<'a>,
-) -> Result<Option<(SessionCall<SetupOf<F>>, Reading<'a>)>, Box<ProviderError>> {
+) -> Result<Option<(Prompted<'a>, Reading<'a>)>, Box<ProviderError>> {
     let CliCall { cli, request, .. } = attempt.call;
     // The CLI calls tools or works for itself.
     if request.tool_server.is_some() || request.watching {
@@ -246,7 +257,12 @@ pub(super) async fn as_prompt<'a, F: Form>(
         schema: schema.map(|schema| schema.text().to_owned()),
         ..file
     });
-    let call = SessionCall::of_prompt::<F>(prompt.clone(), file, options, choices);
+    let prompted = Prompted {
+        prompt: prompt.clone(),
+        file,
+        options,
+        choices,
+    };
     let why_emulated = match asking {
         Some(_) => Some("a warm process can't be told one"),
         None => request.emulated_because,
@@ -260,7 +276,7 @@ pub(super) async fn as_prompt<'a, F: Form>(
         },
         unfit: printed.unprintable.as_deref(),
     };
-    Ok(Some((call, reading)))
+    Ok(Some((prompted, reading)))
 }
 
 #[cfg(test)]

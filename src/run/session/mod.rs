@@ -17,11 +17,12 @@ pub(super) mod sessions;
 pub(crate) mod tests;
 
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use self::forms::as_prompt;
+use self::forms::{Prompted, as_prompt};
 use self::servers::login_missing;
 use self::sessions::{Begun, Sessions, TurnAsked, store_warning, warning};
 use crate::attempt::{AttemptOutcome, AttemptStart, run_attempt};
@@ -30,7 +31,7 @@ use crate::capabilities::{self, ApiRefusal, LiveSupport};
 use crate::cli_attempt::{CliAttempt, CliCall};
 use crate::cli_base::{CliBase, not_found};
 use crate::programs::Program;
-use dfp_exchange::form::{Form, SessionCall, SetupOf};
+use dfp_exchange::form::{Form, SentField, SessionCall, SetupOf};
 use dfp_exchange::installed::{Binary, Installed};
 use dfp_exchange::live::kept::KeptReplies;
 use dfp_exchange::live::session::Origin;
@@ -77,123 +78,203 @@ pub(crate) async fn drive<F: Form>(
     let (call, reading) = match call {
         Some(call) => (call, Reading::of_thread(attempt)),
         None => {
-            let Some((made, reading)) = as_prompt::<F>(attempt).await? else {
+            let Some((made, reading)) = as_prompt(attempt).await? else {
                 return Ok(None);
             };
-            prompt = made;
+            let Prompted {
+                prompt: text,
+                file,
+                options,
+                choices,
+            } = made;
+            prompt = SessionCall::of_prompt::<F>(text, file, options, choices);
             (&prompt, reading)
         }
     };
     let call = sessions.as_known(call, base_env);
-    info.engine = Some(F::ENGINE);
-    let is_auto = cli.options.engine == EngineKind::Auto;
-    let known = match call.may_continue() {
-        true => Decided::known::<F>(cli, call, base_env)?,
-        false => None,
+    let decide = |program: Arc<Program>, is_looked_at| {
+        let options = F::options(Some(&call.setup), call.choices.as_ref());
+        Ok(Decided {
+            installed: program.installed(&cli.provider, &cli.options, F::ENGINE, options, F::line)?,
+            program,
+            is_looked_at,
+        })
     };
-    let mut decided = match known {
-        Some(known) => known,
-        None => Decided::looked_at::<F>(cli, call, base_env)?,
+    let fields = |without: &[&'static str]| match call.without(without) {
+        Some(other) => other.fields,
+        None => call.fields.clone(),
     };
-    if decided.leaves(attempt, F::ENGINE).await? {
-        return Ok(None);
-    }
-    if let Some(refused) = reading.unfit {
-        return Err(Box::new(refused.clone()));
-    }
-    let mut permit = match attempt.permit(decided.file(), info).await {
-        Some(permit) => permit,
-        None => return Ok(Some(AttemptOutcome::Cancelled)),
+    let begin = |turn: NextTurn| -> Beginning<'_> {
+        Box::pin(async move {
+            let other = call.without(&turn.without);
+            let asked = TurnAsked {
+                attempt,
+                call: other.as_ref().unwrap_or(call),
+                installed: &turn.decided.installed,
+                support: turn.decided.program.support(&cli.provider, F::ENGINE),
+                is_looked_at: turn.decided.is_looked_at,
+                takes_waiting: turn.takes_waiting,
+            };
+            sessions.begin(&asked).await
+        })
     };
-    attempt.start_clock();
-    let model = attempt.call.request.provider_options(cli).choices.model.as_deref();
-    let mut notes = attempt.call.request.notes(attempt.number, cli, F::ENGINE, base_env);
-    notes.extend(reading.notes);
-    let mut refusals = Refusals::of(call, decided.program.binary(), model);
-    let mut takes_waiting = true;
-    loop {
-        let installed = Arc::clone(&decided.installed);
-        let asked = TurnAsked {
-            attempt,
-            call: refusals.call(),
-            installed: &installed,
-            support: decided.program.support(&cli.provider, F::ENGINE),
-            is_looked_at: decided.is_looked_at,
-            takes_waiting,
+    let driven = Driven {
+        engine: F::ENGINE,
+        may_continue: call.may_continue(),
+        kept: sessions.form.kept(),
+        decide: &decide,
+        fields: &fields,
+        begin: &begin,
+    };
+    driven.drive(attempt, reading, info).await
+}
+
+/// A turn that begins.
+type Beginning<'a> = Pin<Box<dyn Future<Output = Result<Begun, Unusable>> + Send + 'a>>;
+
+/// The fields that a call puts into its request, if it does without those of some names.
+type FieldsWithout<'a> = dyn Fn(&[&'static str]) -> Vec<SentField> + Sync + 'a;
+
+/// The turn that the driver wants next.
+struct NextTurn {
+    decided: Decided,
+    /// The names of the fields that the call does without.
+    without: Vec<&'static str>,
+    /// False once a waiting process turned out to be gone.
+    takes_waiting: bool,
+}
+
+/// A call as the driver sees it: what depends on the form is behind functions, so that the driver is compiled once.
+struct Driven<'a> {
+    engine: EngineUsed,
+    /// True if a session may know the beginning of the thread.
+    may_continue: bool,
+    /// The replies that the form keeps.
+    kept: Option<&'a KeptReplies>,
+    /// The facts of an installed CLI, which was looked at for this turn or is known from the cache.
+    decide: &'a (dyn Fn(Arc<Program>, bool) -> Result<Decided, Box<ProviderError>> + Sync),
+    fields: &'a FieldsWithout<'a>,
+    /// Begins a turn.
+    begin: &'a (dyn Fn(NextTurn) -> Beginning<'a> + Sync),
+}
+
+impl Driven<'_> {
+    /// Makes an attempt of the call; `None` if the next engine is to make it.
+    async fn drive(
+        &self,
+        attempt: &CliAttempt<'_>,
+        reading: Reading<'_>,
+        info: &mut RunInfo,
+    ) -> Result<Option<AttemptOutcome>, Box<ProviderError>> {
+        let CliCall { cli, base_env, .. } = attempt.call;
+        let engine = self.engine;
+        info.engine = Some(engine);
+        let is_auto = cli.options.engine == EngineKind::Auto;
+        // From the cache, if somebody has looked at the CLI a short while ago.
+        let known = match self.may_continue {
+            true => cli.programs.known(base_env),
+            false => None,
         };
-        let outcome = match in_time(attempt, F::ENGINE, sessions.begin(&asked)).await {
-            Ok(begun) => {
-                let notes = match refusals.is_again() {
-                    true => Vec::new(),
-                    false => notes.clone(),
-                };
-                turn(
-                    attempt,
-                    F::ENGINE,
-                    &installed,
-                    begun,
-                    (reading.text_calls.clone(), notes),
-                    info,
-                )
-                .await
-            }
-            Err(why) => Err(why),
+        let mut decided = match known {
+            Some(known) => (self.decide)(known, false)?,
+            None => self.look(cli, base_env)?,
         };
-        match outcome {
-            Ok(outcome) => {
-                if matches!(outcome, AttemptOutcome::Replied(_) | AttemptOutcome::AskAgain(_)) {
-                    refusals.answered();
+        if decided.leaves(attempt, engine).await? {
+            return Ok(None);
+        }
+        if let Some(refused) = reading.unfit {
+            return Err(Box::new(refused.clone()));
+        }
+        let mut permit = match attempt.permit(decided.file(), info).await {
+            Some(permit) => permit,
+            None => return Ok(Some(AttemptOutcome::Cancelled)),
+        };
+        attempt.start_clock();
+        let model = attempt.call.request.provider_options(cli).choices.model.as_deref();
+        let mut notes = attempt.call.request.notes(attempt.number, cli, engine, base_env);
+        notes.extend(reading.notes);
+        let mut refusals = Refusals::of(self.fields, decided.program.binary(), model);
+        let mut takes_waiting = true;
+        loop {
+            let installed = Arc::clone(&decided.installed);
+            let turn = NextTurn {
+                decided: decided.clone(),
+                without: refusals.without.clone(),
+                takes_waiting,
+            };
+            let outcome = match in_time(attempt, engine, (self.begin)(turn)).await {
+                Ok(begun) => {
+                    let notes = match refusals.is_again() {
+                        true => Vec::new(),
+                        false => notes.clone(),
+                    };
+                    let told = (reading.text_calls.clone(), notes);
+                    run_turn(attempt, engine, &installed, begun, told, info).await
                 }
-                note_outcome(attempt, F::ENGINE, &installed.binary, sessions.form.kept(), &outcome).await;
-                return Ok(Some(outcome));
-            }
-            Err(Unusable::FlagRefused(flag)) => {
-                capabilities::remember_refused(&installed.binary, &flag);
-                return Ok(Some(AttemptOutcome::FlagRefused(flag)));
-            }
-            Err(Unusable::Cancelled) => return Ok(Some(AttemptOutcome::Cancelled)),
-            Err(Unusable::Failed(mut error)) => {
-                // A warning tells the beginning of its message alone.
-                attempt.call.sink.redactor().clean_error(&mut error);
-                match refusals.failed(&error) {
-                    Some(warnings) if !attempt.call.sink.is_committed() => {
-                        for warning in warnings {
-                            attempt.warn(warning).await;
-                        }
+                Err(why) => Err(why),
+            };
+            match outcome {
+                Ok(outcome) => {
+                    if matches!(outcome, AttemptOutcome::Replied(_) | AttemptOutcome::AskAgain(_)) {
+                        refusals.answered();
                     }
-                    _ => return Err(error),
+                    note_outcome(attempt, engine, &installed.binary, self.kept, &outcome).await;
+                    return Ok(Some(outcome));
                 }
-            }
-            Err(Unusable::Left(_)) if is_auto => return Ok(None),
-            Err(Unusable::Left(why)) => return Err(auto::refused(cli, F::ENGINE, why, None)),
-            Err(Unusable::Vanished) => takes_waiting = false,
-            Err(Unusable::NotLookedAt) => {
-                let now = Decided::looked_at::<F>(cli, call, base_env)?;
-                let is_same_file = now.file() == decided.file();
-                decided = now;
-                if decided.leaves(attempt, F::ENGINE).await? {
+                Err(Unusable::FlagRefused(flag)) => {
+                    capabilities::remember_refused(&installed.binary, &flag);
+                    return Ok(Some(AttemptOutcome::FlagRefused(flag)));
+                }
+                Err(Unusable::Cancelled) => return Ok(Some(AttemptOutcome::Cancelled)),
+                Err(Unusable::Failed(mut error)) => {
+                    // A warning tells the beginning of its message alone.
+                    attempt.call.sink.redactor().clean_error(&mut error);
+                    match refusals.failed(&error) {
+                        Some(warnings) if !attempt.call.sink.is_committed() => {
+                            for warning in warnings {
+                                attempt.warn(warning).await;
+                            }
+                        }
+                        _ => return Err(error),
+                    }
+                }
+                Err(Unusable::Left(_)) if is_auto => return Ok(None),
+                Err(Unusable::Left(why)) => return Err(auto::refused(cli, engine, why, None)),
+                Err(Unusable::Vanished) => takes_waiting = false,
+                Err(Unusable::NotLookedAt) => {
+                    let now = self.look(cli, base_env)?;
+                    let is_same_file = now.file() == decided.file();
+                    decided = now;
+                    if decided.leaves(attempt, engine).await? {
+                        return Ok(None);
+                    }
+                    if !is_same_file {
+                        drop(permit);
+                        permit = match attempt.permit(decided.file(), info).await {
+                            Some(permit) => permit,
+                            None => return Ok(Some(AttemptOutcome::Cancelled)),
+                        };
+                    }
+                }
+                Err(Unusable::Unsupported {
+                    reason,
+                    may_have_asked,
+                    ended,
+                }) => {
+                    drop(permit);
+                    let evidence = ended.as_ref().map(|ended| &ended.evidence);
+                    let binary = decided.program.binary();
+                    fall_back(attempt, engine, binary, &reason, may_have_asked, evidence).await?;
                     return Ok(None);
                 }
-                if !is_same_file {
-                    drop(permit);
-                    permit = match attempt.permit(decided.file(), info).await {
-                        Some(permit) => permit,
-                        None => return Ok(Some(AttemptOutcome::Cancelled)),
-                    };
-                }
-            }
-            Err(Unusable::Unsupported {
-                reason,
-                may_have_asked,
-                ended,
-            }) => {
-                drop(permit);
-                let evidence = ended.as_ref().map(|ended| &ended.evidence);
-                let binary = decided.program.binary();
-                fall_back(attempt, F::ENGINE, binary, &reason, may_have_asked, evidence).await?;
-                return Ok(None);
             }
         }
+    }
+
+    /// The facts of the installed CLI, by a look at it.
+    fn look(&self, cli: &CliBase, env: &Arc<Vars>) -> Result<Decided, Box<ProviderError>> {
+        let program = cli.look(env).map_err(|error| not_found(cli, error))?;
+        (self.decide)(program, true)
     }
 }
 
@@ -252,6 +333,7 @@ async fn fall_back(
 }
 
 /// The known facts of the installed CLI at the beginning of a turn.
+#[derive(Clone)]
 struct Decided {
     program: Arc<Program>,
     installed: Arc<Installed>,
@@ -259,40 +341,6 @@ struct Decided {
 }
 
 impl Decided {
-    /// Decides from the cache; `None` if nobody has looked at the CLI a short while ago.
-    fn known<F: Form>(
-        cli: &CliBase,
-        call: &SessionCall<SetupOf<F>>,
-        env: &Arc<Vars>,
-    ) -> Result<Option<Decided>, Box<ProviderError>> {
-        let known = cli.programs.known(env);
-        known.map(|known| Decided::of::<F>(cli, call, known, false)).transpose()
-    }
-
-    /// Decides by a look at the CLI.
-    fn looked_at<F: Form>(
-        cli: &CliBase,
-        call: &SessionCall<SetupOf<F>>,
-        env: &Arc<Vars>,
-    ) -> Result<Decided, Box<ProviderError>> {
-        let program = cli.look(env).map_err(|error| not_found(cli, error))?;
-        Decided::of::<F>(cli, call, program, true)
-    }
-
-    fn of<F: Form>(
-        cli: &CliBase,
-        call: &SessionCall<SetupOf<F>>,
-        program: Arc<Program>,
-        is_looked_at: bool,
-    ) -> Result<Decided, Box<ProviderError>> {
-        let options = F::options(Some(&call.setup), call.choices.as_ref());
-        Ok(Decided {
-            installed: program.installed(&cli.provider, &cli.options, F::ENGINE, options, F::line)?,
-            program,
-            is_looked_at,
-        })
-    }
-
     fn file(&self) -> &Path {
         self.program.binary().file()
     }
@@ -346,7 +394,7 @@ async fn in_time<T>(
 }
 
 /// Runs a turn that was begun: reports its beginning, with `told` of the call and the session's facts, and drives its exchange.
-async fn turn(
+async fn run_turn(
     attempt: &CliAttempt<'_>,
     engine_used: EngineUsed,
     installed: &Installed,
@@ -400,37 +448,32 @@ const BAD_REQUEST: u16 = 400;
 /// An API names what it refuses, as a rule, and that is remembered for the binary, with its login and environment, and for the model. If it
 /// refuses a request and names nothing, the call is made once without any such field: if that succeeds, the fields were at fault; if not,
 /// such refusals of this API are never again taken for theirs.
-struct Refusals<'a, T> {
-    call: &'a SessionCall<T>,
+struct Refusals<'a> {
+    fields: &'a FieldsWithout<'a>,
     binary: Binary,
     model: String,
     /// The names of the fields that the call does without.
     without: Vec<&'static str>,
-    other: Option<SessionCall<T>>,
     /// The names of those fields that were left out although the API has named none.
     suspects: Vec<&'static str>,
     /// True once the call was refused: it is made once more.
     is_again: bool,
 }
 
-impl<'a, T> Refusals<'a, T> {
-    /// The call `call` of `binary`, which asks `model`.
-    pub fn of(call: &'a SessionCall<T>, binary: &Binary, model: Option<&str>) -> Refusals<'a, T> {
+impl<'a> Refusals<'a> {
+    /// The refusals of a call with `fields` by the API of `binary`, which asks `model`.
+    fn of(fields: &'a FieldsWithout<'a>, binary: &Binary, model: Option<&str>) -> Refusals<'a> {
         let model = model.unwrap_or_default().to_owned();
         let is_refused = |name: &'static str, value: &str| {
             capabilities::is_of_api(binary, &ApiRefusal::OfField(model.clone(), name))
                 || capabilities::is_of_api(binary, &ApiRefusal::of_value(&model, name, value))
         };
-        let refused = call
-            .fields
-            .iter()
-            .filter(|sent| is_refused(sent.field.name, &sent.value));
-        let without: Vec<&str> = refused.map(|sent| sent.field.name).collect();
+        let all = fields(&[]);
+        let refused = all.iter().filter(|sent| is_refused(sent.field.name, &sent.value));
         Refusals {
-            other: call.without(&without),
-            call,
+            without: refused.map(|sent| sent.field.name).collect(),
+            fields,
             binary: binary.clone(),
-            without,
             suspects: Vec::new(),
             is_again: false,
             model,
@@ -442,9 +485,9 @@ impl<'a, T> Refusals<'a, T> {
         self.is_again
     }
 
-    /// The call as it is to be made.
-    pub fn call(&self) -> &SessionCall<T> {
-        self.other.as_ref().unwrap_or(self.call)
+    /// The fields of the call as it is made.
+    fn sent(&self) -> Vec<SentField> {
+        (self.fields)(&self.without)
     }
 
     /// Takes the failure of the call; returns the warnings with which it is made once more, if a field of its may be at fault.
@@ -459,7 +502,7 @@ impl<'a, T> Refusals<'a, T> {
         let named: Vec<&'static RequestField> = self.named(&error.message);
         let left_out: Vec<&'static RequestField> = match named.is_empty() {
             false => named,
-            true if self.may_be_at_fault(error) => self.call().fields.iter().map(|sent| sent.field).collect(),
+            true if self.may_be_at_fault(error) => self.sent().iter().map(|sent| sent.field).collect(),
             true => return None,
         };
         if left_out.is_empty() {
@@ -467,7 +510,6 @@ impl<'a, T> Refusals<'a, T> {
         }
         self.is_again = true;
         self.without.extend(left_out.iter().map(|field| field.name));
-        self.other = self.call.without(&self.without);
         let why = clip(&error.message, 160);
         let of_field = |field: &&RequestField| {
             let message = format!(
@@ -489,7 +531,7 @@ impl<'a, T> Refusals<'a, T> {
     /// The fields of the call that a refusal with `message` names, which are remembered.
     fn named(&self, message: &str) -> Vec<&'static RequestField> {
         let mut named = Vec::new();
-        for sent in &self.call().fields {
+        for sent in &self.sent() {
             let name = sent.field.name;
             let refusal = match sent.field.refused(message) {
                 None => continue,
@@ -508,7 +550,7 @@ impl<'a, T> Refusals<'a, T> {
         if error.code != Code::InvalidRequest || is_innocent() {
             return false;
         }
-        self.suspects = self.call().fields.iter().map(|sent| sent.field.name).collect();
+        self.suspects = self.sent().iter().map(|sent| sent.field.name).collect();
         true
     }
 
