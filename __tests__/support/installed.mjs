@@ -93,6 +93,16 @@ export const OF_RELEASE = Object.freeze([
   "webpack",
 ]);
 
+/** Those that no test of `npm test` alone asks for, but tests of every change (`// @change`): likewise. */
+export const OF_CHANGE = Object.freeze([
+  "@ai-sdk/openai",
+  "@anthropic-ai/sdk",
+  "@langchain/anthropic",
+  "@langchain/openai",
+  "@openai/agents-extensions",
+  "compatcanary",
+]);
+
 /** What is to be installed beside a package, because it only says that it wants it. */
 /** @type {Readonly<Record<string, Readonly<Record<string, string>>>>} */
 const BESIDE = Object.freeze({
