@@ -130,13 +130,14 @@ impl Ahead<'_> {
     /// Starts the processes, once more where the CLI has refused a flag.
     async fn run(&self, cli: &CliBase, env: &Arc<Vars>) -> Result<(), Box<ProviderError>> {
         let is_auto = cli.options.engine == EngineKind::Auto;
+        let tries = is_auto && self.is_tried_first;
         for _ in 0..ATTEMPTS {
             let program = cli.look(env).map_err(|error| not_found(cli, error))?;
             let installed = (self.line)(&program)?;
             let trial = capabilities::trial_of(&installed.binary);
             let support = || program.support_now(&cli.provider, self.engine);
             let _trying = match support() {
-                LiveSupport::Unknown(_) if is_auto && self.is_tried_first => Some(trial.lock().await),
+                LiveSupport::Unknown(_) if tries => Some(trial.lock().await),
                 _ => None,
             };
             let is_trial = match support() {
@@ -145,7 +146,7 @@ impl Ahead<'_> {
                 LiveSupport::Unserved(unserved) if cli.is_refused(self.engine, &unserved) => {
                     return Err(auto::refused(cli, self.engine, &unserved.why, None));
                 }
-                LiveSupport::Unknown(_) => is_auto && self.is_tried_first,
+                LiveSupport::Unknown(_) => tries,
                 _ => false,
             };
             let round = (self.start)(Arc::clone(&installed), is_trial).await;

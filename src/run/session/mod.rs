@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use self::forms::{Prompted, as_prompt};
+use self::forms::as_prompt;
 use self::servers::login_missing;
 use self::sessions::{Begun, Sessions, TurnAsked, store_warning, warning};
 use crate::attempt::{AttemptOutcome, AttemptStart, run_attempt};
@@ -81,13 +81,7 @@ pub(crate) async fn drive<F: Form>(
             let Some((made, reading)) = as_prompt(attempt).await? else {
                 return Ok(None);
             };
-            let Prompted {
-                prompt: text,
-                file,
-                options,
-                choices,
-            } = made;
-            prompt = SessionCall::of_prompt::<F>(text, file, options, choices);
+            prompt = SessionCall::of_prompt::<F>(made.prompt, made.file, made.options, made.choices);
             (&prompt, reading)
         }
     };
