@@ -98,7 +98,7 @@ const kept = rust
 const twice = [...names.values()].flatMap((known) => [...known.values()]).filter((count) => count > 1).length;
 /**
  * How alike the folders `one` and `other` of two forms are: the share of the smaller's lines that the other has as well, wherever they stand,
- * with any other text in quotes and any other name of a CLI. Imports, attributes and lines without a word don't count.
+ * with any other text in quotes and any other name of a CLI. Imports, names of modules, attributes and lines without a word don't count.
  * @param {string} one
  * @param {string} other
  */
@@ -106,9 +106,9 @@ function alike(one, other) {
   /** @param {string} form */
   const shapes = (form) =>
     rust
-      .filter((path) => path.startsWith(`src/exchange/${form}/`) && !path.endsWith("/mod.rs"))
+      .filter((path) => path.startsWith(`src/exchange/${form}/`))
       .flatMap((path) => split(read(path).replace(/^ *(?:pub(?:\([^)]*\))? )?use [^;]*;$/gm, "")).code)
-      .filter((line) => /\w/.test(line) && !line.startsWith("#["))
+      .filter((line) => /\w/.test(line) && !line.startsWith("#[") && !/^(?:pub(?:\([^)]*\))? )?mod \w+;$/.test(line))
       .map((line) =>
         line.replace(/"[^"]*"/g, '""').replace(/\b(?:Claude|Codex|Copilot|Qwen|Open[cC]ode|Acp)\w*/g, "Form"),
       );

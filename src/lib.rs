@@ -15,7 +15,7 @@
 //!
 //! | room | modules |
 //! | --- | --- |
-//! | model | [`message`], [`thread`], [`event`], [`error`], [`time`], [`budget`], [`breaker`], [`retry`] |
+//! | model | [`message`], [`thread`], [`event`], [`error`], [`budget`], [`retry`] |
 //! | text | [`prompt`], [`decode`], [`toolcall`], [`fold`], [`schema`], [`redact`] |
 //! | provider | [`provider`], [`command`], [`declare`], [`api`], [`classify`], [`judge`], [`output`] |
 //! | process | [`process`] |
@@ -31,7 +31,7 @@ pub use dfp_exchange as exchange;
 pub use dfp_exchange::bridge;
 pub use dfp_health as health;
 pub use dfp_health::status;
-pub use dfp_model::{breaker, budget, error, event, message, retry, thread, time};
+pub use dfp_model::{budget, error, event, message, retry, thread};
 pub use dfp_process as process;
 pub use dfp_provider as provider;
 pub use dfp_provider::{api, classify, command, declare, judge, output};

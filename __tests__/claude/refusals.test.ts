@@ -136,7 +136,7 @@ describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
     ["CONTEXT_LENGTH", "prompt is too long: 210000 tokens > 200000 maximum"],
     ["CREDIT_EXHAUSTED", "Your credit balance is too low to access the Anthropic API."],
   ] as const;
-  // By its message, which `src/provider/claude/fields.rs` reads.
+  // By its message, which `src/provider/claude/requests.rs` reads.
   it.runIf(ALL).each(reasons)("leaves a failure that has another reason alone: %s", async (code, message) => {
     const { provider, ways } = await refusing(() => message);
     await expect(provider.invoke(["hi"], { outputSchema })).rejects.toMatchObject({ code });

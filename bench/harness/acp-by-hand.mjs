@@ -1,5 +1,5 @@
 // @ts-check
-/** `gemini --acp`, `qwen --acp` and `grok agent stdio` by hand: a session and a prompt for each call, as `src/exchange/acp/form.rs` does it. */
+/** `gemini --acp`, `qwen --acp` and `grok agent stdio` by hand: a session and a prompt for each call, as `src/exchange/acp/mod.rs` does it. */
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";

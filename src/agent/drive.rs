@@ -13,15 +13,12 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::conversation::{AgentThread, Turn, TurnEvent};
-use super::durable::DurableCalls;
-use super::event::{self, AgentResult, Kind, OwnCalls, Phase};
+use super::durable::{self, AgentTurns, DurableCalls};
+use super::event::{self, AgentResult, Kind, OwnCalls, Phase, Reporter};
 use super::journal::Progress;
 use super::pending::PendingCalls;
-use super::perform::{self, AgentTurns};
-use super::report::Reporter;
 use super::{RunOrigin, Shared};
-use crate::executor::rules::Tool;
-use crate::executor::{Input, Origin, RunOutcome, State, Status, step};
+use crate::executor::{Input, Origin, RunOutcome, State, Status, Tool, step};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{Event, Reply};
 use dfp_model::message::{Message, Spent, ToolCall};
@@ -158,7 +155,7 @@ impl Driver<'_> {
             },
         };
         if depth == 0 && matches!(first, Input::Started) {
-            perform::look_at_targets(&self.calls.reporter).await;
+            durable::look_at_targets(&self.calls.reporter).await;
             for change in &shared.changes {
                 let message = format!("the run goes on, but {change}");
                 self.calls.emit(Kind::warning("CHECKPOINT_CHANGED", message)).await;

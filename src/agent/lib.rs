@@ -17,8 +17,6 @@ mod event;
 pub mod executor;
 mod journal;
 mod pending;
-mod perform;
-mod report;
 mod spec;
 
 use std::sync::Arc;

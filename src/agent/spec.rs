@@ -13,7 +13,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use super::conversation::ToolCalls;
-use crate::executor::rules::{Builtins, Need, Policy, PolicyDecision, Rules, RunLimits, Target, Tool, ToolKind};
+use crate::executor::{Builtins, Need, Policy, PolicyDecision, Rules, RunLimits, Target, Tool, ToolKind};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::message::ToolSpec;
 use dfp_provider::options::{self, Kind, OptionSpec};

@@ -9,8 +9,7 @@ use napi_derive::napi;
 use tokio_util::sync::CancellationToken;
 
 use super::agent::NativeModel;
-use super::environment::{promise, variables};
-use super::{Made, Text, from_json, outcome, text};
+use super::{Made, Text, from_json, outcome, promise, text, variables};
 use dfp_exchange::script::Script;
 use dfp_health::{Check, Checkable};
 use dfp_model::error::ProviderError;

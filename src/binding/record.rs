@@ -10,8 +10,7 @@ use napi_derive::napi;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::environment::promise;
-use super::{from_json, outcome};
+use super::{from_json, outcome, promise};
 use dfp_health::status;
 use dfp_model::error::{Code, ProviderError};
 use dfp_process::activity;

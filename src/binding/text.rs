@@ -54,7 +54,7 @@ pub fn escape_xml(plain: Utf16String) -> Text {
 /// `printed` without terminal sequences.
 #[napi(catch_unwind)]
 pub fn strip_ansi(printed: Utf16String) -> Text {
-    text(dfp_text::decode::ansi::strip_ansi(&utf8(&printed)).into_owned())
+    text(dfp_text::decode::lines::strip_ansi(&utf8(&printed)).into_owned())
 }
 
 /// Reads a CLI's `stdout` (`output::Parsed` as JSON); `format` is `text`, `json`, or anything else for `stream-json`.

@@ -22,13 +22,13 @@ use super::live::setup::{NextCall, SessionOutput, SetupParts};
 use super::live::thread::{KnownThread, SessionThread, SystemMessages};
 use super::print::{NotStarted, Surroundings};
 use dfp_model::event::{EngineUsed, Reply};
-use dfp_model::listed_model::ListedModel;
 use dfp_model::message::{Message, Role, ToolSpec};
 use dfp_process::ProcessLimits;
 use dfp_provider::Guard;
 use dfp_provider::choices::{Choices, ToolChoice};
 use dfp_provider::command::{CommandLine, PrivateSession};
 use dfp_provider::errors::RequestField;
+use dfp_provider::models::ListedModel;
 use dfp_provider::options::{Options, SystemPrompt};
 use dfp_text::prompt::Encoding;
 

@@ -4,7 +4,7 @@
 //! [`qwen_live`] have one for each conversation (claude's control protocol, qwen's stream-json input), [`codex_live`],
 //! [`opencode_live`] and [`copilot_live`] one for all of them (JSON-RPC, HTTP), [`acp`] one agent for many. They share: the
 //! thread, its setup, the pool of resting sessions and a turn ([`live`]), the process that serves many ([`mod@host`]), JSON-RPC over its
-//! standard streams ([`rpc`]), claude's control lines ([`control`]) and user lines ([`user_line`]), and the [`installed`] CLI. [`http`]:
+//! standard streams ([`rpc`]), claude's control lines and user lines ([`stream_json`]), and the [`installed`] CLI. [`http`]:
 //! one HTTP request per call, or in a test a [`mod@script`] in its place. [`bridge`]: the caller's tools, served by MCP to a CLI that
 //! calls them in the middle of a run. The driver (`run::attempt`) knows no more of them than [`Exchange`], and the judge no more of a
 //! process than its start ([`Invocation`]) and its end ([`EndedProcess`]).
@@ -29,7 +29,6 @@ pub mod acp;
 pub mod bridge;
 pub mod claude_live;
 pub mod codex_live;
-pub mod control;
 pub mod copilot_live;
 pub mod form;
 pub mod host;
@@ -43,7 +42,7 @@ pub mod random;
 pub mod rpc;
 pub mod scratch;
 pub mod script;
-pub mod user_line;
+pub mod stream_json;
 
 /// One request and its answer: the trait that a new kind of engine implements.
 ///

@@ -22,8 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use self::message::{Frame, Frames, Message, Request, RpcError, Version, framed};
-use super::host::{Ending, Heartbeat, Host, Life, Patience, Unanswered};
-use super::live::inbox::{Inbox, Inboxes};
+use super::host::{Ending, Heartbeat, Host, Inbox, Inboxes, Life, Patience, Unanswered};
 use super::live::session::EXIT;
 use super::live::streams::{LINE_ITSELF, MOST_OWED};
 use super::print::{self, NotStarted, Surroundings};

@@ -3,8 +3,6 @@
 //! In: a [`CliProvider`], the depth of the check ([`Level`]) and an environment. Out: a [`Report`]; an unhealthy CLI is a report, too,
 //! never an error. [`status`] shows the activity of this process and of others of ours on this machine. The commands, and the way their answers are read, are data of the provider (`provider::Checks`).
 
-mod answers;
-mod api;
 mod report;
 pub mod status;
 
@@ -18,7 +16,6 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use answers::{COMMAND_LIMIT, answer, description, host, kind, text, version};
 use dfp_model::error::{Category, Code, ProviderError};
 use dfp_model::message::{Message, Role, ToolSpec};
 use dfp_process::{Output, Vars};
@@ -31,7 +28,7 @@ use dfp_run::user_settings;
 use dfp_run::{CliProvider, Ended, Run};
 use dfp_run::{Model as _, ProviderObject};
 use dfp_text::redact::plain;
-use report::Finding;
+use report::{COMMAND_LIMIT, Finding, answer, description, host, kind, text, version};
 
 /// The time that the tiny request may take in all, waiting and further attempts included.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);

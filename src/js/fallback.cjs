@@ -5,7 +5,7 @@
  * and tells who did and why the others did not.
  *
  * Which failures are another provider's chance is the errors' own word (`shouldFallback`), and whether a provider is asked at
- * all is its circuit breaker's (`src/model/breaker.rs`). Here is only the order of asking; how a member is asked is in `members.cjs`.
+ * all is its circuit breaker's (`src/model/retry.rs`). Here is only the order of asking; how a member is asked is in `members.cjs`.
  *
  * @import { FallbackMetadata, FallbackProvider, InvokeUpdate, ProviderError, ProviderEvent } from "../../index.js"
  * @import { Life } from "./life.cjs"

@@ -16,7 +16,7 @@ export function escapeXml(text: string): string;
 /** `text` without terminal escape sequences. */
 export function stripAnsi(text: string): string;
 
-/** JSON of what the output comes to (`src/output.rs`). */
+/** JSON of what the output comes to (`src/provider/output.rs`). */
 export function parseCliOutput(stdout: string, format: "text" | "json" | "stream-json", provider?: string): string;
 /** `{"ok": error}`, whatever the text; `{"err": …}` if the context is ill-typed. */
 export function classifyError(text: string, contextJson: string, nowMs: number): string;
@@ -35,7 +35,7 @@ export class NativeRedactor {
   redactJson(json: string): string;
 }
 
-/** Whether a provider that keeps failing is asked (`src/breaker.rs`). Every time is `Date.now()`. */
+/** Whether a provider that keeps failing is asked (`src/model/retry.rs`). Every time is `Date.now()`. */
 export class NativeBreaker {
   constructor(optionsJson: string);
   /** `{"ticket": number}` for a call that may go, or `{"wait": ms since the epoch}`. */
@@ -188,7 +188,7 @@ export class NativeLock {
   release(): void;
 }
 
-/** A budget that no provider has (`src/binding/budget.rs`): what a gateway's key may use. */
+/** A budget that no provider has (`src/binding/errors.rs`): what a gateway's key may use. */
 export class NativeBudget {
   /** @param name what `status` calls it; @param optionsJson `{"budget": …}` as a provider's option */
   constructor(name: string, optionsJson: string);
@@ -204,7 +204,7 @@ export class NativeBudget {
   close(): void;
 }
 
-/** A command line for the system's shell, supervised like every process (`src/process/shell.rs`). */
+/** A command line for the system's shell, supervised like every process (`src/process/start.rs`). */
 export class NativeShell {
   /** @param commandJson `{"command": text, "cwd": absolute, "timeout": ms, 0 for none}`; `envJson` as for `NativeProvider.start` */
   constructor(commandJson: string, owner: number, envJson?: string);

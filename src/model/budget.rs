@@ -12,7 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::time;
+use crate::iso;
 
 /// Tolerance for the order of clock readings, ms: calls that come to a window one after the other may have read the clock in
 /// another order.
@@ -103,7 +103,7 @@ impl PlanWindows {
             "{} % of the plan's{name} window, of which it allows {} %; it begins anew at {}",
             percent(window.used),
             percent(share),
-            time::iso(window.resets_at)
+            iso(window.resets_at)
         );
         Err(UsedUp {
             limit: "plan",
@@ -206,7 +206,7 @@ impl Window {
             *self = window;
             let resets_at = window.from.saturating_add(budget.per.ms());
             let per = budget.per.as_str();
-            let what = format!("{used} per {per}; it begins anew at {}", time::iso(resets_at));
+            let what = format!("{used} per {per}; it begins anew at {}", iso(resets_at));
             return Err(UsedUp { limit, what, resets_at });
         }
         window.requests = window.requests.saturating_add(1);

@@ -1,8 +1,21 @@
-//! Decides when to try again, and how long to wait before; and whether a call waits for a plan that is used up. Pure: nothing here
-//! sleeps or reads a clock.
+//! Decides when to try again: how long to wait before the next attempt, whether a call waits for a plan that is used up, and whether a
+//! provider that keeps failing is asked at all. Pure: nothing here sleeps or reads a clock.
 //!
 //! In: a [`Policy`] or a [`QuotaWait`], the error of an attempt, the time elapsed or now, and one random number. Out: a delay or a
 //! moment, or none.
+//!
+//! In: the outcome of each call, for a circuit breaker ([`Breaker`]). Out: whether the next call may go, or until when the provider is
+//! left alone.
+//!
+//! ```text
+//!            failure_threshold failures in a row within window_ms, or quota
+//!  closed ───────────────────────────────────────────────────────────▶ open
+//!     ▲                                                              │   ▲
+//!     └── success ── half-open ◀── reset_ms, or the quota's end ──────┘   │
+//!                        └───────────────── failure ─────────────────────┘
+//! ```
+
+use std::collections::VecDeque;
 
 use crate::error::{Category, Code, ProviderError};
 
@@ -116,136 +129,202 @@ pub fn reset_of(error: &ProviderError, now_ms: u64) -> Option<u64> {
     moment.filter(|_| error.category == Category::Quota)
 }
 
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
+// The circuit breaker.
 
-    use super::*;
-    use crate::error::{Category, Code};
+/// The conditions under which a breaker opens, and how long it stays open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BreakerSettings {
+    /// The number of failures in a row that open the breaker.
+    pub failure_threshold: u32,
+    /// The age at which failures are forgotten, ms.
+    pub window_ms: u64,
+    /// The time for which the breaker stays open, ms.
+    pub reset_ms: u64,
+}
 
-    fn error(code: Code) -> ProviderError {
-        ProviderError::new("claude", code, "x")
-    }
-
-    #[test]
-    fn doubles_up_to_its_limit_and_ends() {
-        let policy = Policy {
-            max_attempts: 6,
-            base_delay_ms: 100,
-            max_delay_ms: 500,
-            jitter: 0.0,
-            max_elapsed_ms: 10_000,
-            own_limits: false,
-        };
-        let delays: Vec<_> = (1..=6)
-            .map(|attempt| policy.delay_after(attempt, &error(Code::ServerError), 0, 0.9))
-            .collect();
-        assert_eq!(delays, [Some(100), Some(200), Some(400), Some(500), Some(500), None]);
-    }
-
-    #[test]
-    fn the_providers_word_is_a_minimum_and_the_time_limit_holds() {
-        let policy = Policy {
-            max_delay_ms: 1_000,
-            max_elapsed_ms: 60_000,
-            ..Policy::default()
-        };
-        let mut limited = error(Code::RateLimited);
-        limited.retry_after_ms = Some(34_000);
-        assert_eq!(policy.delay_after(1, &limited, 0, 0.5), Some(34_000));
-        assert_eq!(policy.delay_after(1, &limited, 30_000, 0.5), None);
-    }
-
-    #[test]
-    fn only_categories_that_may_be_retried_are() {
-        let asked_for = Policy {
-            own_limits: true,
-            ..Policy::default()
-        };
-        for code in Code::ALL {
-            let retried = asked_for.delay_after(1, &error(*code), 0, 0.0).is_some();
-            let expected = matches!(
-                code.category(),
-                Category::RateLimit | Category::Network | Category::Server | Category::Timeout
-            );
-            assert_eq!(retried, expected, "{}", code.as_str());
-        }
-        assert_eq!(Policy::NEVER.delay_after(1, &error(Code::ServerError), 0, 0.0), None);
-    }
-
-    #[test]
-    fn limits_of_our_own_are_no_reason_to_try_again_by_default() {
-        for (code, expected) in [
-            (Code::Timeout, None),
-            (Code::IdleTimeout, None),
-            (Code::RequestTimeout, Some(500)),
-        ] {
-            assert_eq!(
-                Policy::default().delay_after(1, &error(code), 0, 0.0),
-                expected,
-                "{}",
-                code.as_str()
-            );
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn never_more_than_the_documented_delay(
-            attempt in 1u32..200, base in 0u64..u64::MAX, most in 0u64..u64::MAX, jitter in -1.0..2.0f64, random in 0.0..1.0f64,
-        ) {
-            let policy = Policy { max_attempts: 300, base_delay_ms: base, max_delay_ms: most, jitter, max_elapsed_ms: u64::MAX, own_limits: false };
-            let delay = policy.delay_after(attempt, &error(Code::ServerError), 0, random);
-            // An f64 holds 53 bits, so a delay beyond them may round up by one part in 2^52.
-            prop_assert!(delay.is_some_and(|delay| delay as f64 <= most as f64));
-        }
-    }
-
-    const HOUR: u64 = 3_600_000;
-
-    fn used_up(resets_at: Option<u64>) -> ProviderError {
-        ProviderError {
-            resets_at,
-            ..ProviderError::new("claude", Code::UsageLimit, "x")
-        }
-    }
-
-    #[test]
-    fn waits_for_the_moment_and_a_little_longer() {
-        let wait = QuotaWait { max_wait_ms: 2 * HOUR };
-        let error = used_up(Some(HOUR));
-        assert_eq!(wait.until(&error, 0, 0, 0.0), Some(HOUR));
-        assert_eq!(wait.until(&error, 0, 0, 0.5), Some(HOUR + 2_500));
-        assert_eq!(wait.until(&error, HOUR - 2_000, 0, 0.5), Some(HOUR + 100));
-        let said_how_long = ProviderError {
-            retry_after_ms: Some(HOUR),
-            ..used_up(None)
-        };
-        assert_eq!(wait.until(&said_how_long, 5, 0, 0.0), Some(HOUR + 5));
-        // This moment has passed.
-        assert_eq!(wait.until(&error, 3 * HOUR, 0, 0.0), Some(3 * HOUR + LEAST_MS));
-    }
-
-    #[test]
-    fn fails_where_it_would_be_too_long_or_for_ever() {
-        let wait = QuotaWait { max_wait_ms: HOUR };
-        assert_eq!(wait.until(&used_up(Some(HOUR)), 0, 0, 0.9), Some(HOUR + 4_500));
-        assert_eq!(wait.until(&used_up(Some(HOUR + 1)), 0, 0, 0.0), None);
-        assert_eq!(wait.until(&used_up(Some(HOUR)), 0, 1, 0.0), None);
-        assert_eq!(wait.until(&used_up(None), 0, 0, 0.0), None);
-        // The moment has passed each time: every wait counts.
-        assert_eq!(wait.until(&used_up(Some(0)), 1, HOUR, 0.0), None);
-    }
-
-    #[test]
-    fn nothing_but_a_used_up_plan_is_waited_for() {
-        for code in Code::ALL {
-            let error = ProviderError {
-                resets_at: Some(2_000),
-                ..ProviderError::new("claude", *code, "x")
-            };
-            let waits = QuotaWait { max_wait_ms: HOUR }.until(&error, 0, 0, 0.0).is_some();
-            assert_eq!(waits, code.category() == Category::Quota, "{}", code.as_str());
+impl Default for BreakerSettings {
+    /// 5 failures in a row within 10 minutes, which five runs that end at a `timeout` of 2 minutes still reach, and 30 s open.
+    fn default() -> Self {
+        BreakerSettings {
+            failure_threshold: 5,
+            window_ms: 600_000,
+            reset_ms: 30_000,
         }
     }
 }
+
+/// The decision on whether a call may go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// The call may go. Its outcome must be reported with this ticket.
+    Go(Ticket),
+    /// The call may not go. Ask again at this time, ms since the epoch.
+    Wait(u64),
+}
+
+/// The identity of a call, by which its outcome is reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket(u64);
+
+impl Ticket {
+    /// The ticket with this number.
+    pub fn from_number(number: u64) -> Ticket {
+        Ticket(number)
+    }
+
+    /// The ticket's number, which a breaker gives only once.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// The outcome of a call, as far as it matters for the breaker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallOutcome {
+    Success,
+    /// The call failed in a way in which another provider might not have.
+    Failure,
+    /// A limit is used up, until this time (ms since the epoch) if it is known.
+    Quota(Option<u64>),
+    /// The call shows nothing about the provider: it was aborted, or refused for what it asked.
+    Neither,
+}
+
+/// The state of a breaker.
+#[cfg(test)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Closed,
+    /// No call goes.
+    Open,
+    /// One call goes as a probe.
+    HalfOpen,
+}
+
+/// The circuit breaker of one provider.
+#[derive(Debug)]
+pub struct Breaker {
+    settings: BreakerSettings,
+    state: State,
+    /// The number of the last ticket.
+    tickets: u64,
+    /// The last ticket before the state changed. Outcomes up to this one are outdated.
+    stale: u64,
+}
+
+/// The state with its times, which are ms since the epoch.
+#[derive(Debug)]
+enum State {
+    /// The times of the failures in a row, ms since the epoch.
+    Closed(VecDeque<u64>),
+    Open {
+        since: u64,
+        until: u64,
+    },
+    HalfOpen {
+        probe: Option<Probe>,
+    },
+}
+
+/// The call that a half-open breaker has let through, and when.
+#[derive(Debug, Clone, Copy)]
+struct Probe {
+    ticket: Ticket,
+    since: u64,
+}
+
+impl Breaker {
+    /// A closed breaker.
+    pub fn new(settings: BreakerSettings) -> Breaker {
+        Breaker {
+            settings,
+            state: State::Closed(VecDeque::new()),
+            tickets: 0,
+            stale: 0,
+        }
+    }
+
+    /// Decides whether a call may go now. A caller whose call may go must report its outcome.
+    pub fn admit(&mut self, now: u64) -> Admission {
+        if let State::Open { since, until } = self.state {
+            // After a clock was set back, the breaker must not stay open for that much longer.
+            if now < until && now >= since {
+                return Admission::Wait(until);
+            }
+            self.enter(State::HalfOpen { probe: None });
+        }
+        if let State::HalfOpen { probe: Some(probe) } = self.state {
+            // A probe without an outcome (its caller forgot it, or it hangs) must not hold up others for ever.
+            let until = probe.since.saturating_add(self.settings.reset_ms);
+            if now < until && now >= probe.since {
+                return Admission::Wait(until);
+            }
+        }
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        if let State::HalfOpen { probe } = &mut self.state {
+            *probe = Some(Probe { ticket, since: now });
+        }
+        Admission::Go(ticket)
+    }
+
+    /// Reports the outcome of the call with `ticket`. Only the first report for a ticket of the current state counts, and in the
+    /// half-open state only that of the current probe. A used-up quota always counts.
+    pub fn report(&mut self, ticket: Ticket, outcome: CallOutcome, now: u64) {
+        if let CallOutcome::Quota(resets_at) = outcome {
+            let mut until = resets_at
+                .filter(|at| *at > now)
+                .unwrap_or_else(|| now.saturating_add(self.settings.reset_ms));
+            if let State::Open { until: known, .. } = self.state {
+                until = until.max(known);
+            }
+            return self.enter(State::Open { since: now, until });
+        }
+        if ticket.0 <= self.stale {
+            return;
+        }
+        match &mut self.state {
+            State::Closed(failures) => match outcome {
+                CallOutcome::Success => failures.clear(),
+                CallOutcome::Failure => {
+                    let oldest = now.saturating_sub(self.settings.window_ms);
+                    failures.retain(|at| *at >= oldest);
+                    failures.push_back(now);
+                    if failures.len() >= self.settings.failure_threshold as usize {
+                        self.open(now);
+                    }
+                }
+                CallOutcome::Quota(_) | CallOutcome::Neither => {}
+            },
+            State::HalfOpen { probe } if probe.is_some_and(|probe| probe.ticket == ticket) => match outcome {
+                CallOutcome::Success => self.enter(State::Closed(VecDeque::new())),
+                CallOutcome::Failure => self.open(now),
+                CallOutcome::Quota(_) | CallOutcome::Neither => *probe = None,
+            },
+            State::HalfOpen { .. } | State::Open { .. } => {}
+        }
+    }
+
+    /// The state at `now`.
+    #[cfg(test)]
+    pub fn phase(&self, now: u64) -> Phase {
+        match self.state {
+            State::Closed(_) => Phase::Closed,
+            State::Open { since, until } if now < until && now >= since => Phase::Open,
+            State::Open { .. } | State::HalfOpen { .. } => Phase::HalfOpen,
+        }
+    }
+
+    fn open(&mut self, now: u64) {
+        let until = now.saturating_add(self.settings.reset_ms);
+        self.enter(State::Open { since: now, until });
+    }
+
+    fn enter(&mut self, state: State) {
+        self.state = state;
+        self.stale = self.tickets;
+    }
+}
+
+#[cfg(test)]
+mod tests;

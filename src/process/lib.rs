@@ -21,7 +21,7 @@
 //!   end when this is done.
 //! - `SIGCHLD` and other people's children are left alone.
 //!
-//! [`registry::kill_all`] is for a host that ends and can say so. For one that is killed there is the watchdog
+//! [`kill_all`] is for a host that ends and can say so. For one that is killed there is the watchdog
 //! ([`Spec::guarded`]); without it, the children see the end of their stdin, and what does not heed that lives on. On Windows a run is
 //! a job object that ends with its host (`windows.rs`).
 
@@ -30,17 +30,12 @@ mod access_list;
 pub mod activity;
 mod env;
 mod fault;
-mod launch;
 pub mod limit;
-mod machine;
 mod pipes;
-pub mod registry;
 mod resolve;
 mod running;
 mod search_folders;
-mod shell;
 mod start;
-mod supervise;
 #[cfg(unix)]
 #[path = "unix.rs"]
 mod sys;
@@ -54,19 +49,22 @@ mod watchdog;
 
 #[cfg(windows)]
 pub use access_list::user_sid;
-pub use env::{EnvPlan, OWNER_VARIABLE, RUN_VARIABLE, Vars, next_run_id, variable};
-pub use fault::{StartError, TooLong};
 #[cfg(windows)]
-pub use machine::profile_folder;
-pub use machine::{local_offset_min, machine_bytes, resident_bytes};
+pub use env::profile_folder;
+pub use env::{
+    EnvPlan, OWNER_VARIABLE, RUN_VARIABLE, Vars, local_offset_min, machine_bytes, next_run_id, resident_bytes, variable,
+};
+pub use fault::{StartError, TooLong};
 pub use pipes::{HeadTail, StdinClosed, StdinWriter, Tee, Tees};
 #[cfg(any(test, feature = "test-support"))]
 pub use resolve::counted;
 pub use resolve::{Resolved, resolve, resolve_also_in};
 pub use running::{Closer, End, Exit, Hold, Running, StderrWatch, Timings};
 pub use search_folders::{NotTaken, SearchFolders, Searched, VersionOf, version_of_path};
-pub use shell::{ShellCommand, ShellReport, run_shell};
-pub use start::{InUse, Output, ProcessLimits, Spec, Stdin, Waiting, output, start};
+pub use start::{
+    InUse, Output, ProcessLimits, ShellCommand, ShellReport, Spec, Stdin, Waiting, kill_all, live_leaders, output,
+    run_shell, start,
+};
 #[cfg(unix)]
 pub use sys::FolderGuard;
 #[cfg(target_os = "linux")]

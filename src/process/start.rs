@@ -1,12 +1,21 @@
-//! Starting a process: its description ([`Spec`]: program, environment and limits), and the way from there to a [`Running`].
+//! Starting a process: its description ([`Spec`]: program, environment and limits), the way from there to a [`Running`], and the ways
+//! to a result: [`output`] for a program, [`run_shell`] for a command line.
+//!
+//! The live processes of each owner are listed, so that an owner's end takes them along: [`kill_all`] needs no runtime and returns when
+//! all signals are sent, for `process.on("exit")` and for a Node environment's clean-up hook. A process is registered before its start
+//! returns, under a gate that [`kill_all`] closes: a start either is over and registered when the killing begins, or is refused. A
+//! process is taken off the list in the moment it is reaped, under the lock the killing holds: no signal can hit an id that became
+//! somebody else's.
 
+use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
@@ -15,12 +24,12 @@ use tokio_util::task::TaskTracker;
 
 use super::activity::{self, Label};
 use super::env::{self, EnvPlan, OWNER_VARIABLE, RUN_VARIABLE, Vars, next_run_id, owner_mark};
-use super::fault::StartError;
-use super::launch::Launch;
-use super::pipes::{self, Feed, Flow, Tees};
+use super::fault::{Launch, StartError};
+use super::pipes::{self, Feed, Flow, Tee, Tees};
 use super::resolve::{Resolved, resolve};
-use super::running::{Closer, Exit, Running};
-use super::{limit, registry, supervise, sys};
+use super::running::{Closer, End, Exit, Running, Supervisor};
+use super::sys::{Target, kill_now};
+use super::{limit, sys};
 
 /// A process to start.
 #[derive(Debug)]
@@ -45,7 +54,7 @@ pub struct Spec {
     pub limits: ProcessLimits,
     /// The label under which the process is listed for people; without one it is not listed.
     pub label: Option<Label>,
-    /// The owner of the process, for [`super::registry::kill_all`]: one number per Node environment.
+    /// The owner of the process, for [`kill_all`]: one number per Node environment.
     pub owner: u64,
     /// Held until the leader has exited; its waiting time goes into [`super::Timings::queued`].
     pub permit: Option<limit::Permit>,
@@ -175,7 +184,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
     let watchdog = spec.guarded.then(sys::Watchdog::spawn);
     // The time is taken before the call, since on a busy system the child may have run for long before the call returns.
     let mut started = began;
-    let (pipes, target, registration) = registry::enter(spec.owner, || {
+    let (pipes, target, registration) = enter(spec.owner, || {
         started = Instant::now();
         sys::spawn(&launch, wants_stdin, &run_id)
     })?;
@@ -210,7 +219,7 @@ pub fn start(spec: Spec, cancel: CancellationToken) -> Result<Running, StartErro
     let closed = CancellationToken::new();
     let (killed, cleared) = (CancellationToken::new(), CancellationToken::new());
     let (complete, completed) = watch::channel(false);
-    let supervisor = supervise::Supervisor {
+    let supervisor = Supervisor {
         run_id: run_id.clone(),
         pid,
         group,
@@ -344,4 +353,262 @@ pub async fn output(spec: Spec, cancel: CancellationToken) -> Result<Output, Sta
         stdout,
         exit: running.exit().await,
     })
+}
+
+// Command lines, run in the system's shell under the same supervision as every other process. Both output streams are joined, and only
+// the end is kept.
+
+/// The number of characters kept of the output.
+const SHOWN: usize = 4_000;
+/// Bytes of the longest character of UTF-8.
+const CHARACTER: usize = 4;
+
+/// A command line to run.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShellCommand {
+    /// The line as a person would write it: for `/bin/sh -c`, on Windows for `cmd.exe /d /s /c`.
+    pub command: String,
+    pub cwd: PathBuf,
+    /// The time limit, ms; 0 for no limit.
+    pub timeout: u64,
+}
+
+/// The result of a command line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ShellReport {
+    /// The exit code; `None` if it was ended by a signal.
+    pub exit_code: Option<i32>,
+    /// True if the command was ended by its time limit.
+    pub timed_out: bool,
+    /// The last 4,000 characters printed, on either stream.
+    pub output: String,
+}
+
+/// Runs `command` with the environment `base` and an empty standard input. When the command exits, whatever it left running is
+/// ended, also processes in sessions of their own (Linux); if this process is killed, everything is ended.
+///
+/// # Errors
+/// The same as those of [`start`].
+pub async fn run_shell(
+    command: ShellCommand,
+    base: Arc<Vars>,
+    owner: u64,
+    cancel: CancellationToken,
+) -> Result<ShellReport, StartError> {
+    let printed = Arc::new(Tail::default());
+    let tee: Arc<dyn Tee> = Arc::clone(&printed) as Arc<dyn Tee>;
+    let tracker = TaskTracker::new();
+    let mut running = start(
+        Spec {
+            env: EnvPlan {
+                base: Some(base),
+                ..EnvPlan::default()
+            },
+            cwd: Some(command.cwd),
+            limits: ProcessLimits {
+                timeout: (command.timeout > 0).then(|| Duration::from_millis(command.timeout)),
+                max_stdout: usize::MAX,
+                ..ProcessLimits::default()
+            },
+            owner,
+            guarded: true,
+            tracker: tracker.clone(),
+            tees: Tees {
+                stdout: Some(Arc::clone(&tee)),
+                stderr: Some(tee),
+            },
+            ..shell(command.command)
+        },
+        cancel,
+    )?;
+    while running.next().await.is_some() {}
+    let exit = running.exit().await;
+    // The caller may look at the folder next: by then no process works in it any more.
+    tracker.close();
+    tracker.wait().await;
+    Ok(ShellReport {
+        exit_code: if exit.end == End::Timeout { None } else { exit.code },
+        timed_out: exit.end == End::Timeout,
+        output: printed.text(),
+    })
+}
+
+/// Makes the process of a command. Its shell waits for a line, which it gets once the watchdog knows of it, and only then
+/// starts the command's own shell. If this process is killed earlier, the shell finds its input at an end and exits.
+#[cfg(unix)]
+fn shell(command: String) -> Spec {
+    const GATE: &str = r#"read -r go || exit; exec /bin/sh -c "$1" </dev/null"#;
+    Spec {
+        args: ["-c", GATE, "sh", &command].map(OsString::from).into(),
+        stdin: Stdin::Bytes(Bytes::from_static(b"go\n")),
+        ..Spec::new("/bin/sh")
+    }
+}
+
+#[cfg(windows)]
+fn shell(command: String) -> Spec {
+    Spec {
+        args: ["/d", "/s", "/c"].map(OsString::from).into(),
+        // `cmd.exe` has its own rules of quoting: it takes the text between the outer quotes as it is.
+        verbatim: Some(format!("\"{command}\"").into()),
+        stdin: Stdin::Null,
+        ..Spec::new("cmd.exe")
+    }
+}
+
+/// The end of the output.
+#[derive(Debug, Default)]
+struct Tail(Mutex<Vec<u8>>);
+
+impl Tail {
+    fn text(&self) -> String {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&bytes);
+        let left_out = text.chars().count().saturating_sub(SHOWN);
+        text.chars().skip(left_out).collect()
+    }
+}
+
+impl Tee for Tail {
+    fn copy(&self, bytes: &[u8]) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend_from_slice(bytes);
+        // The buffer is cut seldom, so that each byte is moved once or twice.
+        if kept.len() > 4 * SHOWN * CHARACTER {
+            let left_out = kept.len() - SHOWN * CHARACTER;
+            kept.drain(..left_out);
+        }
+    }
+}
+
+// The live processes of each owner.
+
+/// The processes of one owner.
+#[derive(Debug, Default)]
+struct Owner {
+    /// True once the owner has ended. Starting a process holds it for reading, ending the owner for writing.
+    ended: RwLock<bool>,
+    live: Mutex<HashMap<u32, Target>>,
+}
+
+static OWNERS: LazyLock<Mutex<HashMap<u64, Arc<Owner>>>> = LazyLock::new(Mutex::default);
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn owner(id: u64) -> Arc<Owner> {
+    locked(&OWNERS).entry(id).or_default().clone()
+}
+
+/// Kills (`SIGKILL`) every process of `id`, their groups and what they have started elsewhere, and refuses every later
+/// start for it. Returns how many runs were killed. Blocks for some milliseconds at most, needs no runtime.
+///
+/// Ids of owners are never reused: each Node environment gets the next number.
+pub fn kill_all(id: u64) -> usize {
+    let owner = owner(id);
+    *owner.ended.write().unwrap_or_else(PoisonError::into_inner) = true;
+    let live = locked(&owner.live);
+    let targets: Vec<Target> = live.values().cloned().collect();
+    kill_now(&targets);
+    targets.len()
+}
+
+/// The process ids of the leaders of `id` that are not reaped yet, sorted.
+pub fn live_leaders(id: u64) -> Vec<u32> {
+    let mut pids: Vec<u32> = locked(&owner(id).live).keys().copied().collect();
+    pids.sort_unstable();
+    pids
+}
+
+/// An entry in the list of the live processes.
+#[derive(Debug)]
+pub(super) struct Registration {
+    owner: Arc<Owner>,
+    pid: u32,
+}
+
+impl Registration {
+    /// Calls `reap` and, if it returns true, takes the process off the list. For [`kill_all`] that is one step.
+    pub fn release(&self, reap: impl FnOnce() -> bool) -> bool {
+        let mut live = locked(&self.owner.live);
+        let reaped = reap();
+        if reaped {
+            live.remove(&self.pid);
+        }
+        reaped
+    }
+}
+
+/// Starts a process with `spawn` and registers it, unless the owner has ended.
+fn enter<T>(
+    id: u64,
+    spawn: impl FnOnce() -> Result<(T, Target), StartError>,
+) -> Result<(T, Target, Registration), StartError> {
+    let owner = owner(id);
+    let ended = owner.ended.read().unwrap_or_else(PoisonError::into_inner);
+    if *ended {
+        return Err(StartError::OwnerEnded);
+    }
+    let (child, target) = spawn()?;
+    let pid = target.pid();
+    locked(&owner.live).insert(pid, target.clone());
+    drop(ended);
+    Ok((child, target, Registration { owner, pid }))
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn run(command: &str, timeout: u64, cancel: CancellationToken) -> ShellReport {
+        let folder = tempfile::tempdir().unwrap();
+        let command = ShellCommand {
+            command: command.to_owned(),
+            cwd: folder.path().to_owned(),
+            timeout,
+        };
+        run_shell(command, Arc::new(std::env::vars_os().collect()), 0, cancel)
+            .await
+            .unwrap()
+    }
+
+    fn report(exit_code: Option<i32>, timed_out: bool, output: &str) -> ShellReport {
+        ShellReport {
+            exit_code,
+            timed_out,
+            output: output.to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn gives_the_code_and_what_both_streams_have_said() {
+        let never = CancellationToken::new;
+        let quoted = run(r#"printf '%s' "a  b" >&2; cat; exit 3"#, 0, never()).await;
+        assert_eq!(quoted, report(Some(3), false, "a  b"));
+        assert_eq!(run("kill -9 $$", 0, never()).await, report(None, false, ""));
+        assert_eq!(
+            run("echo on; exec sleep 100", 2_000, never()).await,
+            report(None, true, "on\n")
+        );
+        let long = run(
+            "i=0; while [ $i -lt 3000 ]; do printf 'äöü '; i=$((i+1)); done",
+            0,
+            never(),
+        )
+        .await;
+        assert_eq!(long, report(Some(0), false, &"äöü ".repeat(1000)));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn leaves_nothing_behind_when_it_has_exited() {
+        let left = run("sleep 100 >/dev/null 2>&1 & echo $!", 0, CancellationToken::new()).await;
+        // A zombie, which its new parent has to reap, has no command line.
+        let line = std::fs::read(format!("/proc/{}/cmdline", left.output.trim())).unwrap_or_default();
+        assert_eq!(String::from_utf8_lossy(&line), "");
+    }
 }

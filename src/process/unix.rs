@@ -22,11 +22,9 @@ use rustix::process::{
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::{Instant, sleep};
 
-use super::fault::StartError;
-use super::launch::{Launch, Pipes};
-use super::registry::Registration;
+use super::fault::{Launch, Pipes, StartError};
 use super::running::Status;
-use super::start::Waiting;
+use super::start::{Registration, Waiting};
 use super::tree::{self, Proc, Table};
 
 pub use super::watchdog::FolderGuard;

@@ -28,11 +28,9 @@ use windows_sys::Win32::System::Threading::{
     CREATE_NO_WINDOW, CREATE_SUSPENDED, OpenThread, ResumeThread, THREAD_SUSPEND_RESUME,
 };
 
-use super::fault::StartError;
-use super::launch::{Launch, Pipes};
-use super::registry::Registration;
+use super::fault::{Launch, Pipes, StartError};
 use super::running::Status;
-use super::start::Waiting;
+use super::start::{Registration, Waiting};
 
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 

@@ -7,7 +7,7 @@
 
 use super::choices::{self, Choices, OnUnsupported};
 use super::options::{EngineKind, Options};
-use super::{ALL, Provider, acp, api, custom};
+use super::{ALL, Provider, api, custom};
 use dfp_model::error::{Code, ProviderError};
 
 /// The level at which a feature is supported.
@@ -420,7 +420,7 @@ pub fn columns() -> Vec<Column> {
     };
     let agent = Column {
         name: "any agent".to_owned(),
-        can: acp::CAPABILITIES.print,
+        can: custom::AGENT_CAPABILITIES.print,
     };
     let named = ALL.iter().flat_map(|provider| of(provider));
     named.chain([own, agent, api]).collect()

@@ -6,12 +6,12 @@
 
 use serde_json::{Map, Number, Value};
 
-use super::acp;
 use super::capability::Feature;
+use super::custom::{EFFORT_NONE, EFFORT_OFF};
+use super::models::ListedModel;
 use super::options::{self, Kind, OptionSpec, check_fields, describe, number, texts, wrong};
 use dfp_model::error::{Code, clip};
 use dfp_model::event::Event;
-use dfp_model::listed_model::ListedModel;
 
 const fn option(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
@@ -234,7 +234,7 @@ impl Choices {
 
 /// The option that chooses `effort`, as a message names it: some efforts mean no reasoning.
 pub fn effort_option(effort: &str) -> &'static str {
-    match [acp::OFF, acp::NONE].contains(&effort) {
+    match [EFFORT_OFF, EFFORT_NONE].contains(&effort) {
         true => "`reasoning: \"off\"`",
         false => "`reasoning.effort`",
     }

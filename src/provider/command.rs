@@ -4,11 +4,10 @@
 //! Pure: the folder for private files is chosen when the run starts, so a file's path is a placeholder here.
 
 mod line;
-mod reach;
 
 use std::collections::BTreeSet;
 
-use crate::callbacks::Callbacks;
+use crate::declare::mcp::Callbacks;
 use crate::options::{Auth, Kind, Options, OutputFormat, PromptStyle, SystemPrompt, Workspace};
 use crate::{
     EnvValue, Flag, OUTPUT_SCHEMA_FILE, PromptLimit, Provider, SessionParts, Var, When, Word, same_flag, system_prompt,
@@ -19,8 +18,6 @@ use dfp_text::decode::{MAX_OUTPUT_TOKENS, Wire};
 use dfp_text::prompt::Placed;
 
 use line::own_args;
-
-pub use reach::within_reach;
 
 pub use line::{Arg, CommandLine, Cwd, EnvText, MediaFile, PrivateFile, PrivateLink, PrivateSession, RUN_FOLDER};
 

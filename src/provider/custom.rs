@@ -1,8 +1,12 @@
-//! A CLI that its user describes as data (CLI-ADAPTER-PROTOCOL, "Adding New Providers").
+//! Providers that their user describes as data: a CLI (CLI-ADAPTER-PROTOCOL, "Adding New Providers"), or an agent that speaks the Agent
+//! Client Protocol.
 //!
 //! In: the JSON of a `CliProviderConfig`. Out: a [`Provider`] whose command line is `defaultArgs`, then `modelArgs`, then the
 //! prompt, read by the document's formats; or one error that names the field, what it holds and what is allowed. What only such a CLI
 //! has is in its [`CustomCli`].
+//!
+//! In: the JSON of an agent's config, which says how it is started. Out: a [`Provider`] whose process serves sessions that are kept, or
+//! one for each call. The agent's instructions and its tools stay its own.
 
 use std::borrow::Cow;
 
@@ -10,13 +14,16 @@ use serde_json::{Map, Value};
 
 use super::capability::{ByEngine, Capabilities, NATIVE, UNSUPPORTED};
 use super::errors::{UserRule, UserRuleError};
-use super::options::{self, Kind, OptionSpec, OutputFormat, PromptStyle};
-use super::{About, Defaults, Provider, When, Word, flag};
+use super::models::ListedModel;
+use super::options::{self, EngineKind, Kind, OptionSpec, OutputFormat, PromptStyle};
+use super::{
+    About, Announced, Checks, Defaults, EngineCheck, EnvValue, Flag, LiveForm, Provider, ToolNaming, Var, Versions,
+    WarmForm, When, Word, flag, var,
+};
 use dfp_model::error::{Category, Code, ProviderError, clip};
-use dfp_model::listed_model::ListedModel;
 use dfp_text::decode::Wire;
 
-pub(super) const fn field(name: &'static str, kind: Kind) -> OptionSpec {
+const fn field(name: &'static str, kind: Kind) -> OptionSpec {
     OptionSpec { name, kind }
 }
 
@@ -151,12 +158,12 @@ fn check_fields(map: &Map<String, Value>) -> Result<(), String> {
 }
 
 /// Returns whether a provider may have the id `id`.
-pub(super) fn is_id(id: &str) -> bool {
+fn is_id(id: &str) -> bool {
     let of_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     id.len() <= 64 && id.chars().all(of_id)
 }
 
-pub(super) fn wrong(field: &str, allowed: &str, value: &Value) -> String {
+fn wrong(field: &str, allowed: &str, value: &Value) -> String {
     format!("config.{field} must be {allowed}; given: {}", options::describe(value))
 }
 
@@ -268,7 +275,7 @@ pub const CAPABILITIES: ByEngine = ByEngine::print_only(Capabilities {
 });
 
 /// The data that all CLIs of users share.
-pub(super) static FORM: Provider = Provider {
+static FORM: Provider = Provider {
     id: Cow::Borrowed("custom"),
     command: Cow::Borrowed(""),
     about: About {
@@ -364,6 +371,156 @@ impl CustomCli {
 
 /// The placeholder of the model in `modelArgs`.
 const PLACE: &str = "{model}";
+
+/// The fields with which a config says how the agent is started.
+const AGENT_FIELDS: &[OptionSpec] = &[
+    field("command", Kind::Text),
+    field("args", Kind::TextList),
+    field("name", Kind::Text),
+];
+
+/// The agent that `json` describes.
+///
+/// # Errors
+/// `INVALID_CONFIG`, naming the field, what it holds and what is allowed.
+pub fn agent(json: &str) -> Result<Provider, Box<ProviderError>> {
+    let value: Value = serde_json::from_str(json).unwrap_or(Value::Null);
+    read_agent(&value).map_err(|reason| {
+        let error = ProviderError::new("acp", Code::InvalidConfig, reason);
+        Box::new(error.with_hint("correct what starts the agent"))
+    })
+}
+
+fn read_agent(value: &Value) -> Result<Provider, String> {
+    let Some(map) = value.as_object().filter(|map| !map.contains_key("$notJson")) else {
+        return Err(format!("config must be an object; given: {}", options::describe(value)));
+    };
+    if let Some(name) = map
+        .keys()
+        .find(|name| !AGENT_FIELDS.iter().any(|spec| spec.name == *name))
+    {
+        return Err(format!("unknown field config.{}", clip(name, 60)));
+    }
+    for spec in AGENT_FIELDS {
+        if let Some(value) = map.get(spec.name) {
+            options::check(spec, value).map_err(|allowed| wrong(spec.name, &allowed, value))?;
+        }
+    }
+    let text = |name: &str| map.get(name).and_then(Value::as_str);
+    let Some(command) = text("command") else {
+        return Err("config.command is missing: it must be the program that is the agent".to_owned());
+    };
+    let id = text("name").unwrap_or("acp");
+    if !is_id(id) {
+        let allowed = "at most 64 letters, digits and \"-\", \"_\", \".\"";
+        return Err(wrong("name", allowed, &Value::from(id)));
+    }
+    Ok(Provider {
+        id: Cow::Owned(id.to_owned()),
+        command: Cow::Owned(command.to_owned()),
+        defaults: Defaults {
+            engine: EngineKind::Auto,
+            ..Defaults::STANDARD
+        },
+        flags: AGENT_FLAGS,
+        env: AGENT_ENV,
+        own_options: &[options::KEEP_ALIVE],
+        live: Some(LiveForm {
+            folder: "acp",
+            takes_schema: false,
+            may_have_tools: false,
+            has_turns_in_print: false,
+            always_gets: None,
+        }),
+        warm: Some(WarmForm::ANY),
+        capabilities: AGENT_CAPABILITIES,
+        checks: Checks {
+            version: &[],
+            live: Some(AGENT_CHECK),
+            warm: Some(AGENT_CHECK),
+            ..Checks::VERSION_ONLY
+        },
+        off_effort: Some(EFFORT_OFF),
+        custom: Some(Box::new(CustomCli::agent(options::texts(map, "args")))),
+        ..FORM.clone()
+    })
+}
+
+/// The known facts of an agent, found by the name that it gives itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KnownAgent {
+    /// The field of its messages by which a call's tool is recognised, if it does not name the tool.
+    pub naming: ToolNaming,
+    /// The part of a tool's result that its model gets, bytes; the rest stays in a file of the agent's own.
+    pub most_of_result: Option<usize>,
+}
+
+impl KnownAgent {
+    const fn naming(naming: ToolNaming) -> KnownAgent {
+        KnownAgent {
+            naming,
+            most_of_result: None,
+        }
+    }
+}
+
+/// The agents whose facts were measured: gemini 0.61.0, opencode 1.18.34, kimi 2.1.0.
+const KNOWN: &[(&str, KnownAgent)] = &[
+    ("gemini-cli", KnownAgent::naming(ToolNaming::Id)),
+    (
+        "OpenCode",
+        KnownAgent {
+            naming: ToolNaming::FirstTitle,
+            most_of_result: Some(50 * 1024),
+        },
+    ),
+    ("Kimi Code CLI", KnownAgent::naming(ToolNaming::FirstTitle)),
+];
+
+/// The known facts of the agent that calls itself `agent`; the defaults for an unknown one.
+pub fn known_agent(agent: &str) -> KnownAgent {
+    let known = KNOWN.iter().find(|(name, _)| *name == agent);
+    known.map(|(_, known)| *known).unwrap_or_default()
+}
+
+/// The level of reasoning of an agent's that means none (kimi 2.1.0); others call it [`EFFORT_NONE`].
+pub const EFFORT_OFF: &str = "off";
+/// See [`EFFORT_OFF`] (opencode 1.18.34).
+pub const EFFORT_NONE: &str = "none";
+
+/// The arguments with which its config says that it is started.
+const AGENT_FLAGS: &[Flag] = &[flag(&[], &[Word::DefaultArgs])];
+
+/// A private folder for temporary files, since some agents leave theirs (opencode 1.18.34).
+const AGENT_ENV: &[Var] = &[var("TMPDIR", EnvValue::Folder("tmp"))];
+
+/// The capabilities that every agent has.
+pub const AGENT_CAPABILITIES: ByEngine = ByEngine {
+    print: OF_EACH,
+    live: Some(OF_EACH),
+};
+
+const OFFERED: &str = "where the agent offers it to its sessions";
+
+const OF_EACH: Capabilities = Capabilities {
+    model: NATIVE.but(OFFERED),
+    reasoning_effort: NATIVE.but(OFFERED),
+    reasoning_off: NATIVE.but("where the agent offers it to its sessions, as `off` or `none`"),
+    reasoning_out: NATIVE.but("where the agent tells it"),
+    ..Capabilities::LEAST
+};
+
+/// The check of an agent, which accepts any file: only the handshake tells what it serves.
+const AGENT_CHECK: EngineCheck = EngineCheck {
+    package: "",
+    version_folders: &[],
+    program: "",
+    versions: Versions::Since([0, 0, 0]),
+    print_flags: &[],
+    print_env: &[],
+    announces: Announced::Versions,
+    measured_only: false,
+};
 
 #[cfg(test)]
 mod tests;

@@ -61,7 +61,7 @@ pub enum When {
     Print,
     /// The engine has one process per conversation (`exchange::claude_live`).
     Live,
-    /// The engine has one process for many calls, which remembers none of them (`exchange::acp::warm`).
+    /// The engine has one process for many calls, which remembers none of them (`exchange::acp`).
     Warm,
     /// The prompt of a print run has content beside text.
     Media,

@@ -8,9 +8,7 @@
 // Tests read recordings and write goldens.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
-pub mod acp;
 pub mod api;
-pub mod callbacks;
 pub mod capability;
 pub mod choices;
 pub mod classify;

@@ -6,9 +6,9 @@
 
 use std::borrow::Cow;
 
-use super::callbacks::{self, McpClient};
 use super::capability::{ByEngine, Capabilities};
 use super::custom::CustomCli;
+use super::declare::mcp::{self, McpClient};
 use super::errors::Errors;
 use super::flags::{Flag, When};
 use super::installed::Place;
@@ -240,7 +240,7 @@ pub struct LiveForm {
 }
 
 /// The form in which one process of a CLI serves calls without memory: over the Agent Client Protocol, JSON-RPC on standard input
-/// and output, with a session for each call (`exchange::acp::warm`). It is asked the prompt of the print form.
+/// and output, with a session for each call (`exchange::acp`). It is asked the prompt of the print form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WarmForm {
     /// The place of an answer's usage.
@@ -669,7 +669,7 @@ pub const APPENDED_PROMPT_FILE: &str = "appended-prompt.txt";
 pub fn system_prompt(provider: &Provider, options: &Options) -> String {
     match &options.system_prompt {
         options::SystemPrompt::Custom(text) => text.clone(),
-        _ if options.callbacks.is_some() => callbacks::SYSTEM_PROMPT.to_owned(),
+        _ if options.callbacks.is_some() => mcp::SYSTEM_PROMPT.to_owned(),
         _ => provider.system_prompt.to_owned(),
     }
 }

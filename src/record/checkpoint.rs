@@ -22,7 +22,7 @@ use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::folder::{self, FolderError};
+use crate::{FolderError, private_folder};
 
 /// The reason why a checkpoint can't be used. Messages name the file.
 #[derive(Debug, thiserror::Error)]
@@ -246,7 +246,7 @@ pub fn is_at(_: &File, _: &Path) -> bool {
 
 /// Makes the folder, and refuses one that is not private.
 fn make_folder(folder: &Path) -> Result<(), CheckpointError> {
-    folder::private(folder).map_err(|refused| match refused {
+    private_folder(folder).map_err(|refused| match refused {
         FolderError::Link => {
             CheckpointError::Unsafe(folder.to_owned(), "it is a symbolic link: name the folder itself")
         }

@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 
 use crate::runlog::read::{Problem, Recording, Run, Unreadable, read};
 use crate::runlog::text::Style;
-use crate::runlog::timeline::timeline;
-use crate::runlog::{html, normalised, text};
+use crate::runlog::timeline::{normalised, timeline};
+use crate::runlog::{html, text};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::EventKind;
 use dfp_provider::classify;
@@ -156,7 +156,7 @@ pub async fn show(path: PathBuf, Shown { format, colour, full }: Shown) -> Resul
     let bytes = contents(&path).await?;
     // Rendering the page of a long log takes a while.
     let made = tokio::task::spawn_blocking(move || {
-        let timeline = match (read(&bytes), normalised::timeline(&bytes)) {
+        let timeline = match (read(&bytes), normalised(&bytes)) {
             (Ok(recording), _) => timeline(&recording),
             (Err(Unreadable::Other(_)), Some(timeline)) => timeline,
             (Err(reason), _) => return Err(unreadable(&path, &reason)),

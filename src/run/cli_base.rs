@@ -17,9 +17,8 @@ use dfp_process::limit::{self, Permit};
 use dfp_process::{NotTaken, ProcessLimits, StartError, Tees, Vars};
 use dfp_provider::classify;
 use dfp_provider::command;
-use dfp_provider::options::Options;
-use dfp_provider::options::{TOOL_FUNCTIONS, TOOL_NAMESPACE};
-use dfp_provider::{Provider, acp, custom};
+use dfp_provider::options::{self, Options, TOOL_FUNCTIONS, TOOL_NAMESPACE};
+use dfp_provider::{Provider, custom};
 use dfp_text::redact::{Redactor, Secret};
 
 /// A provider object of a CLI without its kept processes: its data, its options, and its runs.
@@ -72,7 +71,7 @@ impl CliBase {
     /// # Errors
     /// `INVALID_CONFIG` or `INVALID_OPTION`, naming the field or the option, what it holds and what is allowed.
     pub fn agent(config_json: &str, options_json: &str, owner: u64) -> Result<CliBase, Box<ProviderError>> {
-        CliBase::with(Cow::Owned(acp::agent(config_json)?), options_json, owner)
+        CliBase::with(Cow::Owned(custom::agent(config_json)?), options_json, owner)
     }
 
     /// The data of the CLI.
@@ -86,7 +85,7 @@ impl CliBase {
     }
 
     fn with(provider: Cow<'static, Provider>, options_json: &str, owner: u64) -> Result<CliBase, Box<ProviderError>> {
-        let mut options = command::within_reach(&provider, Options::parse(&provider, options_json)?)?;
+        let mut options = options::within_reach(&provider, Options::parse(&provider, options_json)?)?;
         // Behind a launcher it is a folder of the other side.
         if let Some(folder) = options.login.as_mut().filter(|_| options.launch.is_none()) {
             *folder = login_folder(folder)

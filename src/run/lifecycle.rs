@@ -25,10 +25,10 @@ use dfp_exchange::random;
 use dfp_model::budget::Budget;
 use dfp_model::error::{Code, ProviderError, clip};
 use dfp_model::event::{self, Event, Reply};
-use dfp_model::listed_model::ListedModel;
 use dfp_process::Vars;
 use dfp_process::activity::now_ms;
 use dfp_provider::classify;
+use dfp_provider::models::ListedModel;
 use dfp_provider::options::nearest;
 use dfp_text::redact::Redactor;
 

@@ -26,15 +26,14 @@ use super::retry_loop::millis;
 use dfp_exchange::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest, Traffic};
 use dfp_exchange::installed::Installed;
 use dfp_exchange::print::{NotStarted, Print, Surroundings, not_offered};
-use dfp_exchange::{Ended, Evidence, Exchange, StopReason, Unusable, random, user_line};
+use dfp_exchange::{Ended, Evidence, Exchange, StopReason, Unusable, random, stream_json};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{EngineUsed, Event, Failure, RunInfo};
 use dfp_model::message::content::{Media, Source, decoded, encoded};
 use dfp_process::{Hold, ProcessLimits, StartError, Vars};
 use dfp_provider::MediaForm;
-use dfp_provider::callbacks::Callbacks;
 use dfp_provider::command::{self, MediaFile, MediaPrompt, Mode, RUN_FOLDER};
-use dfp_provider::declare::mcp::Declarations;
+use dfp_provider::declare::mcp::{Callbacks, Declarations};
 use dfp_provider::options::Options;
 use dfp_text::fold::Fold;
 use dfp_text::prompt::{Placed, Rendered};
@@ -200,7 +199,7 @@ const ATTACHED: &str =
 pub(crate) fn media_prompt(cli: &CliBase, rendered: &Rendered) -> Result<MediaPrompt, Box<ProviderError>> {
     match cli.provider.media.form {
         Some(MediaForm::UserLine) => Ok(MediaPrompt {
-            text: user_line::user(&user_line::of_rendered("", rendered)),
+            text: stream_json::user(&stream_json::of_rendered("", rendered)),
             files: Vec::new(),
             placed: Vec::new(),
         }),

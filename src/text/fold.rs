@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use crate::decode::ansi::Stripper;
+use crate::decode::lines::Stripper;
 use crate::prompt::is_js_space;
 use crate::toolcall::{Gate, TakenIds, TextCalls, make_unique};
 use dfp_model::event::{AssistantMessage, Event, Failure, Outcome, Reply};

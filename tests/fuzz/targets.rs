@@ -9,17 +9,16 @@ use std::sync::Arc;
 use deep_factor_providers::classify::{self, TextFacts, UserRule};
 use deep_factor_providers::command::{self, Installed, Mode};
 use deep_factor_providers::declare::mcp;
-use deep_factor_providers::decode::ansi::{Stripper, strip_ansi};
+use deep_factor_providers::decode::lines::{Stripper, strip_ansi};
 use deep_factor_providers::decode::{Decoder, Wire};
 use deep_factor_providers::event::Event;
 use deep_factor_providers::exchange::codex_live::inbound::{self, Notice};
-use deep_factor_providers::exchange::codex_live::launch::{self, Keep};
 use deep_factor_providers::exchange::codex_live::reader::CodexTurnReader;
-use deep_factor_providers::exchange::codex_live::settings::UserConfig;
-use deep_factor_providers::exchange::codex_live::tools;
-use deep_factor_providers::exchange::control;
+use deep_factor_providers::exchange::codex_live::service::{self, Keep};
+use deep_factor_providers::exchange::codex_live::settings::{self, UserConfig};
 use deep_factor_providers::exchange::live::session::TurnStep;
 use deep_factor_providers::exchange::rpc;
+use deep_factor_providers::exchange::stream_json::{self, Inbound};
 use deep_factor_providers::fold::Fold;
 use deep_factor_providers::message::Message;
 use deep_factor_providers::output;
@@ -354,7 +353,7 @@ fn thread(data: &[u8]) {
 /// A line of the CLI's control protocol, and the message for our tools in it.
 fn control_line(data: &[u8]) {
     for line in text(data).lines() {
-        if let Some(control::Inbound::Mcp { message, .. }) = control::read(line) {
+        if let Some(Inbound::Mcp { message, .. }) = stream_json::read(line) {
             let message = serde_json::from_str(message.get()).unwrap_or_default();
             let _answer = mcp::answer(&[], false, &message);
         }
@@ -366,12 +365,12 @@ fn app_server_line(data: &[u8]) {
     let (choice, rest) = split(data);
     let text = text(rest);
     let _ = UserConfig::read(&text);
-    let _ = launch::catalog(
+    let _ = service::catalog(
         &serde_json::from_str(&text).unwrap_or_default(),
         &["m"],
         Keep::default(),
     );
-    let tools = tools::declare(&[]);
+    let tools = settings::declare(&[]);
     let mut reader = CodexTurnReader::new(&tools, "t", "m", (choice % 2 == 0).then(|| "u".to_owned()));
     let mut events = Vec::new();
     for line in text.lines() {

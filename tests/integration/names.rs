@@ -51,7 +51,7 @@ const ALLOWED: &[(&str, &str, &str)] = &[
     ("js/claude-code", "", "the adapter, which is of one CLI"),
     ("provider/models.rs", "", "names of models, and of who makes them"),
     (
-        "provider/acp.rs",
+        "provider/custom.rs",
         r#"^(?:\("[\w -]+", KnownAgent::naming\(ToolNaming::\w+\)\),|"OpenCode",)$"#,
         "what agents over ACP call themselves",
     ),

@@ -36,7 +36,7 @@ pub(crate) fn sources() -> Vec<(String, String)> {
         sources.push((parts.join("/"), code.to_owned()));
     }
     sources.sort_unstable();
-    assert!(sources.len() > 200, "nothing is read");
+    assert!(sources.len() > 100, "nothing is read");
     sources
 }
 
@@ -54,12 +54,8 @@ fn no_future_borrows_what_javascript_holds() {
     assert!(binding.len() > 5, "nothing is read");
     for (path, text) in binding {
         let text = without_comments(text);
-        assert!(!text.contains("async fn"), "{path}: use `environment::promise`");
-        assert_eq!(
-            text.contains("spawn_future"),
-            path == "binding/environment.rs",
-            "{path}"
-        );
+        assert!(!text.contains("async fn"), "{path}: use `binding::promise`");
+        assert_eq!(text.contains("spawn_future"), path == "binding/mod.rs", "{path}");
     }
 }
 

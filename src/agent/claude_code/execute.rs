@@ -14,13 +14,12 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::Adapter;
 use super::context::{self, Artifacts, Context, EVENTS, LOG, PreparedWorkspace, STDERR, STDOUT, problem};
-use super::log::{self, RunLog};
 use super::result::{
     self, ArtifactPaths, Captured, ErrorRecord, ExecutionResult, OUTPUT_TRUNCATED, OutputCapture, verdict,
 };
 use super::transcript::{Transcript, TranscriptReader};
+use super::{Adapter, RunLog, log_of_run};
 use dfp_model::error::{Code, Problem, ProviderError};
 use dfp_model::event::{Event, Reply};
 use dfp_model::retry::Policy;
@@ -31,7 +30,7 @@ use dfp_provider::classify;
 use dfp_provider::claude::CLAUDE;
 use dfp_provider::options::{Options, SystemPrompt, Workspace};
 use dfp_run::{CliProvider, Ended, Run};
-use dfp_text::decode::ansi::strip_ansi;
+use dfp_text::decode::lines::strip_ansi;
 
 /// The most bytes of standard output in a result (the document's MAX_OUTPUT_SIZE).
 pub const MAX_OUTPUT: usize = 10 * 1024 * 1024;
@@ -115,7 +114,7 @@ async fn execute(adapter: Arc<Adapter>, json: String, base: Vars, cancel: Cancel
     };
     let (mut result, read) = ran.result(&context);
     if saves_log && let Some(folder) = &context.artifacts {
-        let log = log::of_run(&result, read, &context, &adapter.node);
+        let log = log_of_run(&result, read, &context, &adapter.node);
         save_log(&log, folder, &mut result);
     }
     Ok(Some(Box::new(result)))
@@ -387,8 +386,8 @@ impl Ran {
             status: found.status,
             errors,
             warnings,
-            started_at: dfp_model::time::iso(self.started_ms),
-            completed_at: dfp_model::time::iso(completed_ms),
+            started_at: dfp_model::iso(self.started_ms),
+            completed_at: dfp_model::iso(completed_ms),
             duration_ms,
             timed_out: found.timed_out,
             truncated: stdout.truncated,

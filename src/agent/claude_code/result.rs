@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 
 use super::transcript::Denial;
 use dfp_model::error::{Category, Code, ProviderError};
+use dfp_model::iso;
 use dfp_model::message::Usage;
-use dfp_model::time::iso;
 use dfp_process::{HeadTail, Tee};
 
 /// An error or a warning (the document's ErrorRecord).

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashSet};
 
 use proptest::prelude::*;
 
-use super::rules::{Builtins, Need, RunLimits, Target};
 use super::tests::{call, raw, rules};
 use super::*;
 use dfp_model::error::Code;

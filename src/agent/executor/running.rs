@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::rules::{By, Limit, Need, PLAN, PolicyDecision, REPORT, Rules, Task, ToolKind};
-use super::{Effect, Input, Origin, Permission, RunOutcome, State, Status};
+use super::{
+    By, Effect, Input, Limit, Need, Origin, PLAN, Permission, PolicyDecision, REPORT, Rules, RunOutcome, State, Status,
+    Task, ToolKind,
+};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::message::{Spent, ToolCall, ToolResult};
 

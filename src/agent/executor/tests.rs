@@ -1,14 +1,9 @@
 //! Each rule of the executor by an example. All effects are compared, written as text.
 
-use std::sync::Arc;
+mod rules;
 
-use serde_json::value::RawValue;
-
-use super::rules::{Builtins, Need, Policy, Rules, RunLimits, Target, Tool, ToolKind};
 use super::*;
 use dfp_model::error::Code;
-use dfp_model::message::ToolSpec;
-use dfp_text::schema::Schema;
 
 pub(super) fn raw(json: &str) -> Box<RawValue> {
     RawValue::from_string(json.to_owned()).unwrap()

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::choices::{self, AcpSession, Choice, SessionChoices, Way};
 use super::server::{AcpServer, CallPermit, EXIT, EndedSession};
 use super::wire::{self, Answered, Loaded, Update};
-use crate::live::inbox::Inbox;
+use crate::host::Inbox;
 use crate::live::turn::{Report, TurnEnd};
 use crate::rpc::message::RpcError;
 use crate::rpc::{Answer, Answering, RequestError};

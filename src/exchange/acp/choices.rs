@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use dfp_model::error::clip;
-use dfp_provider::acp::{NONE, OFF};
+use dfp_provider::custom::{EFFORT_NONE, EFFORT_OFF};
 use dfp_provider::options::Options;
 
 /// The number of an agent's values that an error names.
@@ -132,8 +132,10 @@ pub fn way(session: &AcpSession, choice: Choice, wanted: &str) -> Way {
         let reason = format!("the agent offers no choice of its {}", choice.name());
         return Way::None(choice.kind(false), reason);
     };
-    let is_off = choice == Choice::Effort && wanted == OFF;
-    let value = option.value(wanted).or_else(|| option.value(NONE).filter(|_| is_off));
+    let is_off = choice == Choice::Effort && wanted == EFFORT_OFF;
+    let value = option
+        .value(wanted)
+        .or_else(|| option.value(EFFORT_NONE).filter(|_| is_off));
     match value {
         Some(value) if option.current_value == value => Way::Nothing,
         Some(value) => {

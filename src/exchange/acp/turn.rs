@@ -16,14 +16,14 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::form::{AcpSetup, KeptAgent};
+use super::{AcpSetup, KeptAgent};
 use crate::EndedProcess;
 use crate::acp::call::{CallWork, SessionPlace};
 use crate::acp::server::AcpServer;
 use crate::acp::wire::{self, Update};
 use crate::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest};
 use crate::form::InServer;
-use crate::live::inbox::Inbox;
+use crate::host::Inbox;
 use crate::live::session::{Pulse, Session, SessionProcess, TurnInput};
 use crate::live::turn::{Report, TurnEnd};
 use crate::rpc::RequestError;

@@ -22,7 +22,7 @@ use crate::rpc::message::{self, Request, Version};
 use crate::rpc::{Asked, Protocol};
 use dfp_model::message::Usage;
 use dfp_provider::ToolNaming;
-use dfp_provider::acp::{KnownAgent, known_agent};
+use dfp_provider::custom::{KnownAgent, known_agent};
 
 /// The version of the protocol.
 const VERSION: u32 = 1;

@@ -300,7 +300,7 @@ pub(super) enum ContentReader {
     #[default]
     Plain,
     /// If the first text can be read as JSON, the client takes it for `structuredContent`, and then refuses anything but an object
-    /// there, for example a plain number ([`dfp_provider::callbacks::McpClient::parsing`]).
+    /// there, for example a plain number ([`dfp_provider::declare::mcp::McpClient::parsing`]).
     Parsing,
 }
 

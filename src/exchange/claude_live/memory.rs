@@ -29,8 +29,8 @@ use crate::live::setup::Setup;
 use crate::live::thread::Prose;
 use crate::print;
 use crate::scratch::real_path;
+use dfp_model::iso;
 use dfp_model::message::{Message, ToolCall};
-use dfp_model::time::iso;
 use dfp_process::{Vars, local_offset_min};
 use dfp_provider::command::CommandLine;
 

@@ -15,15 +15,12 @@ use std::sync::Arc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::changes::Changes;
-use super::form::RunFolder;
 use super::memory::{self, ApiMessage, Opening, TurnMessages};
-use super::models::{self, ReportedModels};
 use super::process::{self, Readiness, Resumed, ResumedBeginning};
 use super::turns::{self, CacheWatch, ClaudeInput, Turns};
-use super::wire;
+use super::wire::{self, Changes};
+use super::{ReportedModels, RunFolder, read_models};
 use crate::EndedProcess;
-use crate::control::{self, Inbound};
 use crate::installed::Binary;
 use crate::live::session::{self, HANDSHAKE, Handshake, Pulse, Session, SessionProcess, TurnInput};
 use crate::live::setup::{Changeable, Setup};
@@ -31,13 +28,14 @@ use crate::live::streams::{LineProcess, StreamEvent};
 use crate::live::turn::{Report, TurnEnd};
 use crate::print::{NotStarted, Surroundings, schema_left_out};
 use crate::scratch::Leftover;
+use crate::stream_json::{self as control, Inbound};
 use dfp_model::event::{Event, Outcome};
-use dfp_model::listed_model::ListedModel;
 use dfp_process::activity::now_ms;
 use dfp_provider::choices::lacking;
-use dfp_provider::claude::fields::TOOL_CHOICE;
+use dfp_provider::claude::requests::TOOL_CHOICE;
 use dfp_provider::command::CommandLine;
 use dfp_provider::declare::mcp::{self, Answered};
+use dfp_provider::models::ListedModel;
 use dfp_text::decode::{Decoder, MAX_OUTPUT_TOKENS, Wire};
 
 /// Our request ids; the CLI only repeats them.
@@ -391,7 +389,7 @@ impl ClaudeSession {
                 if let Some(reason) = refused {
                     return Pulse::Unsupported(format!("it refuses to be initialised: {reason}"));
                 }
-                if let Some(models) = answer.and_then(|answer| models::read(answer.get())) {
+                if let Some(models) = answer.and_then(|answer| read_models(answer.get())) {
                     if let Some((binary, reported)) = &self.reported_models {
                         reported.note(binary, models.clone());
                     }

@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 use super::dialogue::{Dialogue, NotNative, RoundReply, UserSide};
 use super::memory::Opening;
 use crate::live::setup::Setup;
-use crate::user_line::{self as line, Block};
+use crate::stream_json::{self as line, Block};
 use dfp_model::message::content::{Kind, Part, Source, parts};
 use dfp_model::message::reasoning::{Origin, Returned, thinking_blocks};
 use dfp_model::message::{Content, Message, Role, ToolCall, json_value};
 use dfp_provider::Guard;
 use dfp_provider::claude::TOOL_SEARCH;
-use dfp_provider::claude::transcripts::{MOST_RESULT_CHARS, facts_of};
+use dfp_provider::claude::requests::{MOST_RESULT_CHARS, facts_of};
 
 /// The prefix that the CLI gives the caller's tools.
 const PREFIX: &str = "mcp__df__";

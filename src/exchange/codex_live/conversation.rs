@@ -13,11 +13,10 @@ use tokio::time::error::Elapsed;
 use tokio_util::task::TaskTracker;
 
 use super::inbound::ThreadEvent;
-use super::recall::ToldItem;
-use super::rollout::{LATE, LOOK, Rollout};
+use super::rollout::{LATE, LOOK, Rollout, ToldItem};
 use super::service::CodexService;
 use super::wire::ToolAnswer;
-use crate::live::inbox::Inbox;
+use crate::host::Inbox;
 use crate::live::session::{Incoming, Pulse};
 
 /// The time that an interrupted turn may take to confirm it (1 to 11 ms were measured), and a thread to be deleted.

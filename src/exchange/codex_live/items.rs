@@ -1,7 +1,7 @@
 //! Messages as items of the Responses API, the form in which codex takes a history.
 //!
 //! In: messages. Out: the items of `thread/inject_items`, and the answers to calls that wait for their results. The model's
-//! output of this process is sent as it came, with its reasoning ([`super::recall`]); the rest is built from text and calls.
+//! output of this process is sent as it came, with its reasoning ([`super::rollout`]); the rest is built from text and calls.
 //! codex does not interpret the words of users or tools there: `$skill`, `/command` and the limit of 1,048,576 characters belong
 //! to `turn/start` (CODEX-LIVE pitfall 9).
 
@@ -10,11 +10,10 @@ use std::ops::Range;
 
 use serde_json::{Map, Value, json};
 
-use super::recall::{RecalledItems, ToldItem, name_told};
+use super::rollout::{RecalledItems, ToldItem, name_told};
 use super::settings::CodexSetup;
 use super::wire::{ContentItem, ToolAnswer};
-use crate::live::history::failed;
-use crate::live::history_calls::{HistoryCalls, NO_RESULT, ORPHAN};
+use crate::live::history::{HistoryCalls, NO_RESULT, ORPHAN, failed};
 use crate::random;
 use dfp_model::message::content::{self, Part};
 use dfp_model::message::reasoning::{self, Origin, Returned};

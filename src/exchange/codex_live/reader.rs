@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::inbound::{RateLimits, ThreadEvent, TurnError};
 use super::items;
-use super::recall::{RecalledItems, ToldItem};
+use super::rollout::{RecalledItems, ToldItem};
 use crate::live::session::TurnStep;
-use crate::live::turn_facts::TurnFacts;
+use crate::live::turn::TurnFacts;
 use dfp_model::event::{Event, Failure};
 use dfp_model::message::reasoning::ReasoningDetail;
 use dfp_model::message::{ToolCall, Usage};

@@ -14,12 +14,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use super::Codex;
 use super::conversation::{CodexThread, forget};
-use super::form::Codex;
 use super::inbound::ThreadEvent;
 use super::items::{self, KnownCodexThread};
 use super::reader::CodexTurnReader;
-use super::recall::RecalledItems;
+use super::rollout::RecalledItems;
 use super::service::CodexService;
 use super::settings::CodexSetup;
 use super::wire::{CodexTurnStart, InjectItems, ToolAnswer};
@@ -38,7 +38,7 @@ use crate::rpc::message::RpcError;
 use crate::rpc::{Answering, RequestError};
 use dfp_model::error::Code;
 use dfp_model::event::Event;
-use dfp_model::time::iso;
+use dfp_model::iso;
 use dfp_process::activity::now_ms;
 
 /// The time for which a stream may be silent if no option sets it: codex's own limit.

@@ -8,8 +8,7 @@ use std::collections::HashSet;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::live::history::failed;
-use crate::live::history_calls::{HistoryCalls, NO_RESULT, ORPHAN};
+use crate::live::history::{HistoryCalls, NO_RESULT, ORPHAN, failed};
 use dfp_model::message::content::{self, Part};
 use dfp_model::message::{Content, Message, Role};
 use dfp_provider::declare::{MAX_NAME, Tools};

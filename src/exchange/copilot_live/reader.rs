@@ -10,9 +10,9 @@ use std::slice;
 
 use serde_json::value::RawValue;
 
-use super::inbound::{ModelReply, SessionEvent};
+use super::wire::{ModelReply, SessionEvent};
 use crate::live::session::TurnStep;
-use crate::live::turn_facts::TurnFacts;
+use crate::live::turn::TurnFacts;
 use dfp_model::error::clip;
 use dfp_model::event::{Event, Failure};
 use dfp_model::message::ToolCall;

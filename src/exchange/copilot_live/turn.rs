@@ -10,16 +10,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::form::{Copilot, CopilotSetup};
 use super::history::{self, Of};
-use super::inbound::SessionEvent;
 use super::reader::CopilotTurnReader;
-use super::service::CopilotService;
-use super::wire;
+use super::wire::{self, SessionEvent};
+use super::{Copilot, CopilotService, CopilotSetup};
 use crate::EndedProcess;
 use crate::form::InServer;
-use crate::host::Heartbeat;
-use crate::live::inbox::Inbox;
+use crate::host::{Heartbeat, Inbox};
 use crate::live::session::{
     Incoming, Program, Pulse, Session, SessionProcess, TurnInput, TurnStep, UNFIT, not_opened, opening,
 };

@@ -6,9 +6,11 @@
 //! must be the model's ([`Prose`]): a caller who continues with changed words wants the model to read them.
 //!
 //! A [`Fingerprint`] has few bytes that compare as the content does, in this process and in the next one.
+//!
+//! A form that writes a thread down as a CLI's own history names the calls by [`HistoryCalls`], since ids must be unique in it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{Hash, Hasher};
 
 use ring::digest::{Context, SHA256};
@@ -197,6 +199,54 @@ pub fn failed(text: String) -> String {
         lower if lower.is_empty() => "Error: the tool failed".to_owned(),
         lower if lower.starts_with("error") => text,
         _ => format!("Error: {text}"),
+    }
+}
+
+/// The result of a call that nobody has answered. Without one, codex would say "aborted".
+pub const NO_RESULT: &str = "Error: this call has no result";
+/// The text before a result whose call does not exist.
+pub const ORPHAN: &str = "The result of an earlier tool call:";
+
+/// The calls of a history so far.
+#[derive(Debug, Default)]
+pub struct HistoryCalls {
+    /// Calls without a result: the caller's id, and the one used in the history.
+    open: Vec<(String, String)>,
+    /// The ids in use: each may be there once.
+    used: HashSet<String>,
+    /// The number of ids that were made here.
+    made: usize,
+}
+
+impl HistoryCalls {
+    /// Adds a call that the caller calls `id`, and returns its id in the history.
+    pub fn open(&mut self, id: &str) -> String {
+        let mut unique = id.to_owned();
+        while unique.is_empty() || !self.used.insert(unique.clone()) {
+            self.made += 1;
+            unique = format!("call_df_{}", self.made);
+        }
+        self.open.push((id.to_owned(), unique.clone()));
+        unique
+    }
+
+    /// Notes that the history has a call `id` that is not the caller's.
+    pub fn note_used(&mut self, id: String) {
+        self.used.insert(id);
+    }
+
+    /// Takes the call whose result `message` is, and returns its id in the history; `None` if there is no such call.
+    pub fn answered(&mut self, message: &Message) -> Option<String> {
+        let at = match message.tool_call_id.as_str() {
+            "" => (!self.open.is_empty()).then_some(0),
+            id => self.open.iter().position(|(callers, _)| callers == id),
+        };
+        at.map(|at| self.open.remove(at).1)
+    }
+
+    /// Takes the calls that nobody has answered: their ids in the history.
+    pub fn take_unanswered(&mut self) -> Vec<String> {
+        self.open.drain(..).map(|(_, id)| id).collect()
     }
 }
 

@@ -7,14 +7,10 @@
 //! has a process of its own, [`session::read_turn`] reads it.
 
 pub mod history;
-pub mod history_calls;
-pub mod inbox;
 pub mod kept;
 pub mod pool;
 pub mod session;
 pub mod setup;
-pub mod store;
 pub(crate) mod streams;
 pub mod thread;
 pub mod turn;
-pub mod turn_facts;

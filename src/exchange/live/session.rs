@@ -20,11 +20,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
-use super::inbox::Inbox;
 use super::streams::LineProcess;
 use super::turn::{Report, TurnEnd};
 use crate::EndedProcess;
-use crate::host::{Heartbeat, Host};
+use crate::host::{Heartbeat, Host, Inbox};
 use crate::rpc::RequestError;
 use dfp_model::event::{Event, Failure, Outcome};
 

@@ -1,8 +1,10 @@
 //! One turn of a session as an exchange, for every form.
 //!
 //! In: a [`Session`], and the input of its turn. Out: the [`Exchange`] that the driver polls. There is no task in between: the
-//! session works while [`Exchange::next`] is awaited, and stands still until its [reports](Report::tell) are taken. A turn that ends without a reply ends its session: CLIs keep a failed turn in their history, and a thread must not see
-//! another's messages.
+//! session works while [`Exchange::next`] is awaited, and stands still until its [reports](Report::tell) are taken. A turn that ends without
+//! a reply ends its session: CLIs keep a failed turn in their history, and a thread must not see another's messages.
+//!
+//! A session in a process that serves many reads its turn message by message: [`TurnFacts`] is what the turn's outcome will tell.
 
 use std::collections::HashSet;
 use std::future::poll_fn;
@@ -17,11 +19,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::session::{Origin, Session, TurnInput};
+use super::session::{Origin, Session, TurnInput, TurnStep, push_outcome};
 use super::thread::Pending;
 use crate::host::of_exit;
 use crate::{Ended, EndedProcess, Evidence, Exchange, Invocation, ProviderCallId, StopReason, Unusable};
 use dfp_model::event::{Event, Failure, Outcome, Reply};
+use dfp_model::message::Usage;
 use dfp_process::{Exit, ProcessLimits};
 use dfp_provider::classify;
 use dfp_provider::judge::{ProcessEnd, ProcessEvidence, TurnEvidence};
@@ -514,6 +517,63 @@ fn unsupported(invocation: &Invocation, ended: &Ended) -> Option<String> {
             Some("it ended with exit code 0 instead of answering the handshake".to_owned())
         }
         None => None,
+    }
+}
+
+/// The facts of a turn that is being read.
+#[derive(Debug)]
+pub struct TurnFacts {
+    pub session: String,
+    /// The model that answers; empty as long as it is not known.
+    pub model: String,
+    /// The usage of all requests of the turn, as far as the API tells it.
+    pub usage: Option<Usage>,
+    /// The reason why the last answer ended, if the API tells it.
+    pub stop_reason: Option<String>,
+}
+
+impl TurnFacts {
+    /// The facts at the beginning of a turn in `session`.
+    pub fn new(session: &str, model: &str) -> TurnFacts {
+        TurnFacts {
+            session: session.to_owned(),
+            model: model.to_owned(),
+            usage: None,
+            stop_reason: None,
+        }
+    }
+
+    /// Adds the usage of a further request.
+    pub fn add_usage(&mut self, usage: Option<Usage>) {
+        match (&mut self.usage, usage) {
+            (Some(sum), Some(usage)) => sum.add(&usage),
+            (sum, usage) => *sum = sum.take().or(usage),
+        }
+    }
+
+    /// Ends the turn with `failure`.
+    pub fn failed(&self, failure: Failure, events: &mut Vec<Event>) -> TurnStep {
+        events.push(Event::Failure(failure));
+        self.push(true, events);
+        TurnStep::Failed
+    }
+
+    /// Ends the turn with its reply.
+    pub fn replied(&self, events: &mut Vec<Event>) -> TurnStep {
+        self.push(false, events);
+        TurnStep::Reply
+    }
+
+    fn push(&self, is_error: bool, events: &mut Vec<Event>) {
+        let outcome = Outcome {
+            is_error,
+            usage: self.usage.clone(),
+            stop_reason: self.stop_reason.clone(),
+            session_id: Some(self.session.clone()),
+            model: Some(self.model.clone()).filter(|model| !model.is_empty()),
+            ..Outcome::default()
+        };
+        push_outcome(outcome, events);
     }
 }
 

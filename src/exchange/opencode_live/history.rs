@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
 
-use super::form::{self, Model};
-use super::wire::{AGENT, Id, InputPart, OpencodeCallResult};
-use crate::live::history::failed;
-use crate::live::history_calls::{NO_RESULT, ORPHAN};
+use super::Model;
+use super::server::{AGENT, Id, InputPart, OpencodeCallResult};
+use crate::live::history::{NO_RESULT, ORPHAN, failed};
 use crate::random;
 use dfp_model::message::content::{self, Media, Part};
 use dfp_model::message::{Content, Message, Role};
@@ -307,7 +306,7 @@ impl Replay<'_> {
                     files: Vec::new(),
                 },
             };
-            let tool = form::wire_name(self.place.tools, &call.name);
+            let tool = super::wire_name(self.place.tools, &call.name);
             let attached = |file: &InputPart| attachment(file, &self.session, &answer, self.place.ids);
             let state = result.state(&call.args, attached);
             let part = json!({"type": "tool", "tool": tool, "callID": call_id, "state": state});

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::wire::Id;
+use super::server::Id;
 use dfp_model::event::Failure;
 use dfp_model::message::Usage;
 use dfp_text::decode::json::{Count, Text};

@@ -10,10 +10,10 @@ use std::slice;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::form::callers_name;
+use super::callers_name;
 use super::history::is_replayed;
 use super::inbound::{OpencodeAnswer, OpencodeTokens, Part, ServerEvent};
-use super::wire::Id;
+use super::server::Id;
 use crate::live::session::push_outcome;
 use dfp_model::error::clip;
 use dfp_model::event::{Event, Failure, Outcome};

@@ -16,10 +16,9 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::form::{Model, ModelFacts, ToolSet, model_facts};
 use super::history::{self, Ids, ReplayTarget};
-use super::server::{Lack, OpencodeServer};
-use super::wire::{self, AGENT, Http, HttpFailure, Id, InputPart, Prompt, SessionOpened};
+use super::server::{self, AGENT, Http, HttpFailure, Id, InputPart, Lack, OpencodeServer, Prompt, SessionOpened};
+use super::{Model, ModelFacts, ToolSet, model_facts};
 use crate::bridge::{Bridge, BridgeOptions};
 use crate::host::{Heartbeat, Host, Patience};
 use crate::print::{NotStarted, Surroundings};
@@ -133,7 +132,7 @@ impl OpencodeService {
             && let Some(at) = sets.iter().position(unused)
         {
             let set = sets.remove(at);
-            let path = wire::of_directory("/instance/dispose", &set.directory);
+            let path = server::of_directory("/instance/dispose", &set.directory);
             // If this fails, the server only keeps the memory.
             let _ = self.server.ask(Method::POST, &path).await;
         }
@@ -168,8 +167,8 @@ impl OpencodeService {
             #[serde(default)]
             status: String,
         }
-        let path = wire::of_directory("/mcp", directory);
-        let body = wire::mcp(SERVER, bridge.url(), bridge.token());
+        let path = server::of_directory("/mcp", directory);
+        let body = server::mcp(SERVER, bridge.url(), bridge.token());
         let answer = self.server.send(Method::POST, &path, &body).await?;
         let servers: HashMap<String, McpServerStatus> = serde_json::from_slice(&answer).unwrap_or_default();
         if servers.get(SERVER).is_some_and(|known| known.status == "connected") {
@@ -214,7 +213,7 @@ impl OpencodeService {
         if let Some(facts) = locked().get(model) {
             return Ok(Some(facts.clone()));
         }
-        let path = wire::of_directory("/provider", directory);
+        let path = server::of_directory("/provider", directory);
         let answer = self.server.ask(Method::GET, &path).await?;
         let facts = model_facts(&answer, model);
         if let Some(facts) = &facts {
@@ -241,8 +240,10 @@ impl OpencodeService {
             model: Model,
         }
         let server = &self.server;
-        let at = |path: &str| wire::of_directory(path, directory);
-        let opened = server.send(Method::POST, &at("/session"), &wire::new_session()).await?;
+        let at = |path: &str| server::of_directory(path, directory);
+        let opened = server
+            .send(Method::POST, &at("/session"), &server::new_session())
+            .await?;
         let Ok(SessionOpened { id }) = serde_json::from_slice(&opened) else {
             return Err(HttpFailure::Unfit("opencode opened a session without an id".to_owned()));
         };
@@ -256,11 +257,11 @@ impl OpencodeService {
             no_reply: true,
             parts: &parts,
         };
-        let added = server.send(Method::POST, &at(&wire::messages(&id)), &prompt).await;
+        let added = server.send(Method::POST, &at(&server::messages(&id)), &prompt).await;
         // The rest is loaded by these requests, which the first turn would otherwise wait for.
         let _ = server.ask(Method::GET, &at("/agent")).await;
         let _ = server.ask(Method::GET, &at("/provider")).await;
-        let _ = server.ask(Method::DELETE, &at(&wire::session(&id))).await;
+        let _ = server.ask(Method::DELETE, &at(&server::session(&id))).await;
         if let Ok(Added { info }) = serde_json::from_slice(&added?) {
             *self.model.lock().unwrap_or_else(PoisonError::into_inner) = Some(info.model);
         }
@@ -318,12 +319,12 @@ async fn probe_session(http: &Http, set: &ToolSet, version: &str, ids: &Ids) -> 
         args: serde_json::value::to_raw_value(&json!({"a": 1})).map_err(|error| Lack::of(error.to_string()))?,
     });
     let (body, session) = history::replay(&[Message::new(Role::Human, "zero"), answer.into()], &place);
-    let at = |path: &str| wire::of_directory(path, &set.directory);
+    let at = |path: &str| server::of_directory(path, &set.directory);
     let replayed = http.send(Method::POST, &at("/sync/replay"), &body).await;
     replayed.map_err(|failure| Lack::answered("it takes no history: POST /sync/replay", &failure))?;
     let session = Id::new(&session).ok_or_else(|| Lack::of("no id"))?;
     let read = async || {
-        let kept = http.ask(Method::GET, &at(&wire::messages(&session)), None).await;
+        let kept = http.ask(Method::GET, &at(&server::messages(&session)), None).await;
         let kept =
             kept.map_err(|failure| Lack::answered("it does not tell a history: GET /session/…/message", &failure))?;
         let kept = serde_json::from_slice::<Value>(&kept);
@@ -351,12 +352,12 @@ async fn probe_session(http: &Http, set: &ToolSet, version: &str, ids: &Ids) -> 
     result["state"] = json!({
         "status": "completed", "input": {"a": 1}, "output": "two", "title": "", "metadata": {}, "time": {"start": 1, "end": 1},
     });
-    let path = at(&wire::part(&session, &message, &own));
+    let path = at(&server::part(&session, &message, &own));
     let written = http.send(Method::PATCH, &path, &result).await;
     written.map_err(|failure| Lack::answered("it takes no result of a call: PATCH /session/…/part", &failure))?;
     let kept = read().await?;
     // A failure here costs only memory.
-    let _ = http.ask(Method::DELETE, &at(&wire::session(&session)), None).await;
+    let _ = http.ask(Method::DELETE, &at(&server::session(&session)), None).await;
     match kept[1]["parts"][1]["state"]["output"] == json!("two") {
         true => Ok(()),
         false => Err(Lack::of(

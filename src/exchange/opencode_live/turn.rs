@@ -16,16 +16,15 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::TaskTracker;
 
-use super::form::{Model, Opencode, OpencodeSetup, ToolSet};
 use super::history::{self, ReplayTarget};
 use super::inbound::{OpencodeAnswer, ServerEvent};
 use super::reader::{OpencodeOpenCall, OpencodeTurnReader, OpencodeTurnStep};
+use super::server::{self, AGENT, AnswerFormat, HttpFailure, Id, InputPart, OpencodeCallResult, Prompt, SessionOpened};
 use super::service::OpencodeService;
-use super::wire::{self, AGENT, AnswerFormat, HttpFailure, Id, InputPart, OpencodeCallResult, Prompt, SessionOpened};
+use super::{Model, Opencode, OpencodeSetup, ToolSet};
 use crate::EndedProcess;
 use crate::form::InServer;
-use crate::host::Heartbeat;
-use crate::live::inbox::Inbox;
+use crate::host::{Heartbeat, Inbox};
 use crate::live::session::{EXIT, GONE, Incoming, Pulse, Session, SessionProcess, TurnInput, opening};
 use crate::live::thread::SessionThread;
 use crate::live::turn::{Report, TurnEnd};
@@ -85,14 +84,14 @@ impl OpencodeConversation {
 
     /// `path` with the session's folder as its instance.
     pub fn path(&self, path: &str) -> String {
-        wire::of_directory(path, &self.set.directory)
+        server::of_directory(path, &self.set.directory)
     }
 
     /// Sends a message; its answer, of at most `most` bytes, comes when the turn is over, whoever waits for it.
     pub fn ask(&mut self, body: Vec<u8>, most: usize) {
         // Waiting for an answer does not keep the server alive.
         let http = self.service.server.http.clone();
-        let path = self.path(&wire::messages(&self.id));
+        let path = self.path(&server::messages(&self.id));
         self.asking = Some(
             self.tracker
                 .spawn(async move { http.ask_up_to(most, Method::POST, &path, Some(body.into())).await }),
@@ -102,10 +101,10 @@ impl OpencodeConversation {
     /// Rejects the request for permission `request`, in the background.
     pub fn reject(&self, request: &Id) {
         let http = self.service.server.http.clone();
-        let path = self.path(&wire::permission(request));
+        let path = self.path(&server::permission(request));
         self.tracker.spawn(async move {
             // A request that was rejected together with another one does not exist any more.
-            let _ = http.send(Method::POST, &path, &wire::reject()).await;
+            let _ = http.send(Method::POST, &path, &server::reject()).await;
         });
     }
 
@@ -120,7 +119,7 @@ impl OpencodeConversation {
             asking.abort();
             return true;
         }
-        let (http, path) = (self.service.server.http.clone(), self.path(&wire::abort(&self.id)));
+        let (http, path) = (self.service.server.http.clone(), self.path(&server::abort(&self.id)));
         let over = host.over().clone();
         let mut aborted = Box::pin(async move {
             loop {
@@ -154,7 +153,7 @@ impl OpencodeConversation {
         if host.is_over() {
             return;
         }
-        let path = self.path(&wire::session(&self.id));
+        let path = self.path(&server::session(&self.id));
         let (http, over) = (self.service.server.http.clone(), host.over().clone());
         let mut forgotten = Box::pin(async move {
             // If it does not, that costs only memory.
@@ -233,8 +232,8 @@ impl OpencodeSession {
         };
         let id = match (past, &model) {
             ([], _) => {
-                let path = wire::of_directory("/session", &set.directory);
-                let opened = service.server.send(Method::POST, &path, &wire::new_session()).await?;
+                let path = server::of_directory("/session", &set.directory);
+                let opened = service.server.send(Method::POST, &path, &server::new_session()).await?;
                 serde_json::from_slice::<SessionOpened>(&opened)
                     .ok()
                     .map(|opened| opened.id)
@@ -249,7 +248,7 @@ impl OpencodeSession {
                     ids: &service.ids,
                 };
                 let (body, session) = history::replay(past, &place);
-                let path = wire::of_directory("/sync/replay", &set.directory);
+                let path = server::of_directory("/sync/replay", &set.directory);
                 service.server.send(Method::POST, &path, &body).await?;
                 Id::new(&session)
             }
@@ -277,7 +276,7 @@ impl OpencodeSession {
             .map_or((&[][..], &[][..]), |(last, before)| (last, before));
         for parts in before.iter().filter(|parts| !parts.is_empty()) {
             let prompt = prompt(&self.place.setup, session, parts, true);
-            let path = session.path(&wire::messages(&session.id));
+            let path = session.path(&server::messages(&session.id));
             let added = session.service.server.send(Method::POST, &path, &prompt).await;
             added.map_err(|_| NotSent::Vanished)?;
         }
@@ -560,7 +559,7 @@ async fn write_results(
             "type": "tool", "tool": call.tool, "callID": call.api_id, "state": state,
             "id": call.part, "sessionID": session.id, "messageID": call.message,
         });
-        let path = session.path(&wire::part(&session.id, &call.message, &call.part));
+        let path = session.path(&server::part(&session.id, &call.message, &call.part));
         session.service.server.send(Method::PATCH, &path, &body).await?;
     }
     Ok(())

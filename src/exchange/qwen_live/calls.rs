@@ -23,8 +23,7 @@ use tokio::sync::{mpsc, watch};
 use crate::bridge::{self, Bridge, BridgeOptions, Connection, ToolCallRequest};
 use crate::live::history::{Fingerprint, print_of_call};
 use dfp_model::message::{ToolCall, ToolResult};
-use dfp_provider::callbacks::Callbacks;
-use dfp_provider::declare::mcp::Declarations;
+use dfp_provider::declare::mcp::{Callbacks, Declarations};
 
 /// A call that the model has made and the caller has to answer.
 #[derive(Debug)]

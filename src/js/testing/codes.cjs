@@ -1,7 +1,7 @@
 "use strict";
 
 /**
- * The codes of errors by category, and what each advises: those of `src/error.rs`, which a test compares. They stand here, too, so
+ * The codes of errors by category, and what each advises: those of `src/model/error.rs`, which a test compares. They stand here, too, so
  * that a script whose reply is an error needs no addon.
  *
  * @import { ErrorCategory, ProviderErrorCode } from "../../../index.js"

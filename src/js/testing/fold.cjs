@@ -1,7 +1,7 @@
 "use strict";
 
 /**
- * In: the events of a script's answer. Out: those of a run, and the reply they come to: what `src/fold.rs` and `src/judge.rs` make of the
+ * In: the events of a script's answer. Out: those of a run, and the reply they come to: what `src/text/fold.rs` and `src/provider/judge.rs` make of the
  * same events. A test holds the two against each other.
  *
  * @import { ProviderEvent, ProviderReply, TokenUsage } from "../../../index.js"

@@ -13,17 +13,15 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::calls::{AnswerCalls, DeltaSink};
-use super::other_answers;
-use super::sse::Events;
+use super::failure_of;
+use super::stream::{AnswerCalls, DeltaSink, Events};
 use crate::declare::Tools;
 use dfp_model::error::clip;
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::Usage;
 use dfp_model::message::reasoning::ReasoningDetail;
 use dfp_text::decode::assembler::MessageAssembler;
-use dfp_text::decode::facts::read_usage;
-use dfp_text::decode::format::{Notes, Out};
+use dfp_text::decode::format::{Notes, Out, read_usage};
 use dfp_text::decode::json::{Fields, Wtf8, is_array, is_string, word};
 use dfp_text::redact::{Channel, Redactor, StreamRedactor};
 
@@ -270,7 +268,7 @@ impl AnswerReader {
             .into_iter()
             .any(|raw| word(raw).as_deref() == Some("error"));
         if chunk.error.is_some() || says_error {
-            self.failure = Some(other_answers::failure_of(json, None, &self.redactor));
+            self.failure = Some(failure_of(json, None, &self.redactor));
             return true;
         }
         let mut fields = Fields::default();

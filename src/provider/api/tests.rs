@@ -1,4 +1,4 @@
-//! Tests of whole requests, of whole answers, however their bytes are cut, and of the verdicts on them.
+//! Tests of whole requests, of whole answers, however their bytes are cut, of the verdicts on them, of failures, and of lists of models.
 
 use std::collections::HashSet;
 
@@ -9,9 +9,11 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Body};
 use super::request::{Format, Request};
 use super::settings::{Key, Settings};
+use super::{failure_of, read_models, refused};
 use crate::choices::CallChoices;
 use crate::declare::Tools;
 use crate::judge::{CliRules, Context, Evidence, HttpEnd, HttpEvidence, judge};
+use crate::models::{ListedModel, ModelPrice};
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{Event, Reply};
 use dfp_model::message::{Message, ToolSpec};
@@ -420,4 +422,117 @@ proptest! {
         let pieces: Vec<&[u8]> = body.chunks(size).collect();
         prop_assert_eq!(outcome(&pieces), outcome(&[&body]));
     }
+}
+
+fn read_failure(body: &str) -> (String, Option<String>, Option<u16>) {
+    let redactor = Redactor::new([], ["very-secret-word"]);
+    let failure = refused(400, "Bad Request", body, &redactor);
+    (failure.message, failure.kind, failure.http_status)
+}
+
+#[test]
+fn every_way_to_say_it() {
+    for (body, message, kind) in [
+        (
+            r#"{"error":{"message":"No very-secret-word.","type":"invalid_request_error","param":null,"code":"invalid_api_key"}}"#,
+            "No [redacted].",
+            Some("invalid_api_key"),
+        ),
+        (
+            r#"{"error":{"message":"bad","type":"invalid_request_error","code":null}}"#,
+            "bad",
+            Some("invalid_request_error"),
+        ),
+        (r#"{"error":"model 'x' not found"}"#, "model 'x' not found", None),
+        (
+            r#"{"object":"error","message":"too long","type":"BadRequestError","code":400}"#,
+            "too long",
+            Some("BadRequestError"),
+        ),
+        (r#"{"detail":"Not Found"}"#, "Not Found", None),
+        (
+            r#"[{"error":{"code":400,"message":"API key not valid","status":"INVALID_ARGUMENT"}}]"#,
+            "API key not valid",
+            Some("INVALID_ARGUMENT"),
+        ),
+        (r#"{"error":{"code":"overloaded"}}"#, "overloaded", Some("overloaded")),
+        (r#"{"x":1}"#, r#"{"x":1}"#, None),
+        ("", "HTTP status 400 Bad Request", None),
+        ("upstream\ngone", "HTTP status 400 Bad Request: upstream\ngone", None),
+        (
+            "<html><TITLE>\n502  Bad Gateway</TITLE></html>",
+            "HTTP status 400 Bad Request: a web page, \"502 Bad Gateway\"",
+            None,
+        ),
+        ("<p>", "HTTP status 400 Bad Request: a web page", None),
+        (r#"{"cut": "#, "HTTP status 400 Bad Request: {\"cut\":", None),
+    ] {
+        assert_eq!(
+            read_failure(body),
+            (message.to_owned(), kind.map(str::to_owned), Some(400)),
+            "{body}"
+        );
+    }
+}
+
+#[test]
+fn every_word_of_a_body_is_kept() {
+    let body = r#"{"error":{"code":400,"message":"No.","status":"INVALID_ARGUMENT","type":"t","details":[{"reason":"API_KEY_INVALID"}]}}"#;
+    let failure = refused(400, "Bad Request", body, &Redactor::default());
+    assert_eq!(failure.kind.as_deref(), Some("t"));
+    assert_eq!(failure.more_kinds, ["INVALID_ARGUMENT", "API_KEY_INVALID"]);
+}
+
+#[test]
+fn the_wait_of_a_limit_is_read_wherever_its_details_stand() {
+    let details = r#"[{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"quotaId":"RequestsPerMinute"}]},{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.074824224s"}]"#;
+    let google =
+        format!(r#"{{"error":{{"code":429,"message":"No.","status":"RESOURCE_EXHAUSTED","details":{details}}}}}"#);
+    let quoted = serde_json::to_string(&google).unwrap();
+    for body in [
+        google.clone(),
+        format!("[{google}]"),
+        format!(r#"{{"error":{{"message":"Provider returned error","code":429,"metadata":{{"raw":{quoted}}}}}}}"#),
+    ] {
+        let failure = refused(429, "", &body, &Redactor::default());
+        assert_eq!(failure.retry_after_ms, Some(34_075), "{body}");
+        assert_eq!(
+            failure.more_kinds.last().map(String::as_str),
+            Some("RequestsPerMinute"),
+            "{body}"
+        );
+    }
+    let none = r#"{"error":{"message":"No.","details":[{"retryDelay":"soon"}]}}"#;
+    assert_eq!(refused(429, "", none, &Redactor::default()).retry_after_ms, None);
+}
+
+#[test]
+fn a_status_is_read_within_a_stream() {
+    let failure = failure_of(r#"{"error":{"message":"x","code":502}}"#, None, &Redactor::default());
+    assert_eq!((failure.http_status, failure.message.as_str()), (Some(502), "x"));
+}
+
+#[test]
+fn lists_are_read_with_what_they_tell() {
+    let router = br#"{"data":[{"id":"a/b","name":"B","context_length":200000,"description":"",
+        "architecture":{"input_modalities":["text","image"]},"top_provider":{"max_completion_tokens":64000},
+        "pricing":{"prompt":"0.000003","completion":"0.000015","input_cache_read":"0.0000003"}},{"id":""},7]}"#;
+    let model = ListedModel {
+        id: "a/b".to_owned(),
+        name: Some("B".to_owned()),
+        input_modalities: Some(vec!["text".to_owned(), "image".to_owned()]),
+        context_window: Some(200_000),
+        max_output_tokens: Some(64_000),
+        price: Some(ModelPrice {
+            input: Some(3.0),
+            output: Some(15.0),
+            cache_read: Some(0.3),
+            cache_write: None,
+        }),
+        ..ListedModel::default()
+    };
+    assert_eq!(read_models(router), Some(vec![model]));
+    let bare = read_models(br#"[{"id":"m","object":"model","owned_by":"me","architecture":7}]"#);
+    assert_eq!(bare.map(|models| models[0].id.clone()), Some("m".to_owned()));
+    assert_eq!((read_models(br#"{"models":{}}"#), read_models(b"<html>")), (None, None));
 }

@@ -22,8 +22,7 @@ use regex::{Regex, RegexSet};
 use serde_json::Value;
 
 use super::rules;
-use super::table::snake;
-use crate::errors::{ARGPARSE, Channel, GO_FLAG, PFLAG, RefusedFlag};
+use crate::errors::{ARGPARSE, Channel, GO_FLAG, PFLAG, RefusedFlag, snake};
 use dfp_model::error::clip;
 use dfp_text::redact::{one_line, plain};
 

@@ -4,13 +4,12 @@
 //! another runner's program, with its context as JSON ([`classify_with_context`]: the function `classifyError`). Out: a
 //! [`Classification`]: the stable code, its category, the provider's own reason, a hint, and when to try again.
 //!
-//! Rules are data (`provider/<id>/errors.rs`). Fields are believed first, then exit codes and signals that have a meaning, then text, and
+//! Rules are data (`provider/<id>/`, `rules.rs`). Fields are believed first, then exit codes and signals that have a meaning, then text, and
 //! only the text of error channels. Pure: the time is passed in.
 
 mod channel;
 mod retry_after;
 mod rules;
-mod table;
 #[cfg(test)]
 mod tests;
 
@@ -22,10 +21,9 @@ pub use rules::{
     IN_ARCHIVE, NO_TEMPORARY_FOLDER, OLD_NODE, OUT_OF_REACH, SKIPPED_FOLDER, TILDE, general_hint, hint, reinstall,
     time_limit_hint,
 };
-use table::{Facts, Pass, snake, spaced};
 
 pub use crate::errors::UserRule;
-use crate::errors::{Rule, first_user_rule};
+use crate::errors::{Facts, Pass, Rule, first_user_rule, snake, spaced};
 use crate::options::{self, Kind, OptionSpec};
 use dfp_model::error::{Category, Code, ProviderError};
 use dfp_model::event::{Failure, Outcome};

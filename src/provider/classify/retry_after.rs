@@ -16,7 +16,7 @@ use jiff::tz::{Offset, TimeZone};
 use jiff::{SignedDuration, Timestamp};
 use regex::{Captures, Regex};
 
-use dfp_model::time::{self, LATEST_MS};
+use dfp_model::LATEST_MS;
 
 /// The wait after a rate limit that names none, ms (CLI-ADAPTER-PROTOCOL, "Retry-After Extraction").
 pub const DEFAULT_MS: u64 = 1000;
@@ -421,11 +421,11 @@ fn month(name: &str) -> Option<i64> {
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     let year = i16::try_from(year).ok().filter(|year| (1970..=9999).contains(year))?;
     let date = Date::new(year, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
-    Some(date.duration_since(time::EPOCH.date()).as_hours() / 24)
+    Some(date.duration_since(dfp_model::EPOCH.date()).as_hours() / 24)
 }
 
 /// The year of a day that is given in days since the epoch.
 fn year_of(day: i64) -> i64 {
-    let midnight = time::EPOCH.saturating_add(SignedDuration::from_millis(day.saturating_mul(DAY)));
+    let midnight = dfp_model::EPOCH.saturating_add(SignedDuration::from_millis(day.saturating_mul(DAY)));
     i64::from(midnight.year())
 }

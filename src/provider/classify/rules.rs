@@ -3,15 +3,14 @@
 //! sentence for people.
 //!
 //! In: a provider's id. Out: its [`ProviderRules`], and its advice for a code, or else the general one ([`hint`]); a rule may have better
-//! advice (`Rule::hint`). The rules of a CLI are in its folder, `provider/<id>/errors.rs`.
+//! advice (`Rule::hint`). The rules of a CLI are in its folder, `provider/<id>/`.
 
 use std::sync::LazyLock;
 
-use super::table::Table;
 use crate::api;
 use crate::capability;
 use crate::errors::Condition::*;
-use crate::errors::{Errors, ExitCodes, Rule};
+use crate::errors::{Errors, ExitCodes, Rule, Table};
 use dfp_model::error::Code;
 
 /// The rules for one provider's failures.

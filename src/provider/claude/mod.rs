@@ -4,15 +4,13 @@
 //! attachments, slash commands, transcripts or retries of the CLI's own.
 
 mod errors;
-pub mod fields;
-pub mod transcripts;
+pub mod requests;
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Value, json};
 
-use self::fields::{EXTRA_BODY, extra_body};
-use super::callbacks::{self, CALL_LIMIT_MS};
+use self::requests::{EXTRA_BODY, extra_body};
 use super::capability::{ByEngine, Capabilities, EMULATED, NATIVE, SOME_ASKED, UNSUPPORTED};
 use super::installed::{self, Place};
 use super::options::{self, Auth, CacheTtl, EngineKind, OptionSpec, Options, OutputFormat};
@@ -22,7 +20,7 @@ use super::{
     SYSTEM_PROMPT_FILE, SchemaForm, SettingsFile, SettingsForm, SettingsPlace, Unbeaten, UserSettings, Versions, When,
     Word, appended_prompt, choice_var, flag, nobody, optional, pure, system_prompt, unbeaten, var, var_when,
 };
-use crate::callbacks::McpClient;
+use crate::declare::mcp::{self, CALL_LIMIT_MS, McpClient};
 use crate::models::{Models, size};
 use crate::{MediaForm, MediaSupport};
 use Word::Lit;
@@ -48,7 +46,7 @@ pub const MAX_OUTPUT_TOKENS: &str = "CLAUDE_CODE_MAX_OUTPUT_TOKENS";
 
 /// The configuration of the bridge, for `--mcp-config`. With `alwaysLoad`, its tools are in every request (CLI-FACTS 1.7).
 fn mcp_config(_: &Provider, options: &Options) -> String {
-    let servers = callbacks::servers(
+    let servers = mcp::servers(
         options.callbacks.as_ref(),
         |bridge| json!({"type": "http", "url": bridge.url, "headers": bridge.headers(), "timeout": CALL_LIMIT_MS, "alwaysLoad": true}),
     );

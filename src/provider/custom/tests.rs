@@ -1,4 +1,4 @@
-//! Tests of a described CLI, and of the refusal of a wrong description.
+//! Tests of a described CLI or agent, and of the refusal of a wrong description.
 
 use serde_json::json;
 
@@ -220,5 +220,30 @@ fn every_field_is_refused_by_name_with_what_was_given_and_what_is_allowed() {
 fn every_category_has_a_code_of_its_own() {
     for category in Category::ALL {
         assert_eq!(code_of(category.as_str()).map(Code::category), Some(category));
+    }
+}
+
+#[test]
+fn what_starts_an_agent_and_nothing_else() {
+    let made = agent(r#"{"command":"some-agent","args":["--acp"],"name":"mine"}"#).unwrap();
+    assert_eq!(
+        (&*made.id, &*made.command, made.engines()),
+        ("mine", "some-agent", &["live", "warm", "auto"][..])
+    );
+    assert!(!made.has_print() && made.is_agent());
+    for (json, reason) in [
+        (
+            "{}",
+            "config.command is missing: it must be the program that is the agent",
+        ),
+        (r#"{"command":"a","x":1}"#, "unknown field config.x"),
+        (
+            r#"{"command":"a","name":"../x"}"#,
+            "config.name must be at most 64 letters, digits and \"-\", \"_\", \".\"; given: \"../x\"",
+        ),
+    ] {
+        let error = agent(json).unwrap_err();
+        assert_eq!(error.code, Code::InvalidConfig);
+        assert!(error.message.starts_with(reason), "{}", error.message);
     }
 }

@@ -1,4 +1,4 @@
-//! The caller's tools as an MCP server.
+//! The caller's tools as an MCP server, and that server in a CLI's own configuration.
 //!
 //! In: the bound tools. Out: [`Declarations`]: names that every API and CLI accepts, schemas that every MCP client accepts, and the
 //! way back to the caller's names.
@@ -6,11 +6,16 @@
 //! In: a JSON-RPC message of a client. Out: the answer of a server that has these tools and nothing else, or the fact that the client
 //! calls a tool ([`Answered`]). There are two such servers: the bridge over HTTP (`bridge`), and the one over claude's control protocol
 //! (`exchange::claude_live`).
+//!
+//! In: the URL and the token of a run's bridge ([`Callbacks`]). Out: the pieces of configuration that several CLIs share. The token goes
+//! to private files and variables only: argv can be read by every user of the machine.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 
 use super::{Declared, Tools};
 use dfp_model::message::ToolSpec;
@@ -278,7 +283,7 @@ pub fn call_id(message: &Message, key: &str) -> Option<String> {
         meta: Option<&'a RawValue>,
     }
     let params: CallParams = serde_json::from_str(message.params?.get()).ok()?;
-    let meta: serde_json::Value = serde_json::from_str(params.meta?.get()).ok()?;
+    let meta: Value = serde_json::from_str(params.meta?.get()).ok()?;
     meta.get(key)?.as_str().map(str::to_owned)
 }
 
@@ -302,12 +307,74 @@ fn rpc<T: Serialize>(id: &RawValue, outcome: Outcome<T>) -> Box<RawValue> {
     to_raw_value(&rpc).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
+/// The variable that holds the token for CLIs that take the name of one.
+pub const TOKEN_VARIABLE: &str = "DEEP_FACTOR_BRIDGE_TOKEN";
+
+/// The limit of a call, ms, longer than any run, since the caller decides how long a call may take.
+pub const CALL_LIMIT_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// The default system prompt of a run whose tools are called natively: the usual one forbids tools that the thread does not list.
+pub const SYSTEM_PROMPT: &str = "You are the model behind an agent. Each request is a conversation: as <thread> XML with one \
+<event> per message, tool call and tool result in order, or as labelled text. Do what its last message asks: call your tools \
+where you need them, then reply with the assistant's next message, plain text, not XML and no label.";
+
+/// The bridge of a run.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Callbacks {
+    /// The bridge's URL; it holds no secret, so it may stand in argv.
+    pub url: String,
+    pub token: String,
+}
+
+/// The peculiarities of a CLI's MCP client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct McpClient {
+    /// The member of a request's `_meta` in which the client puts the model's own id of a call.
+    pub call_id: Option<&'static str>,
+    /// The beginning of the client's name, if it takes a first text of a result that can be read as JSON for `structuredContent`,
+    /// and then refuses any text that is no object.
+    pub parsing: Option<&'static str>,
+}
+
+impl McpClient {
+    /// A client without peculiarities.
+    pub const PLAIN: McpClient = McpClient {
+        call_id: None,
+        parsing: None,
+    };
+}
+
+impl fmt::Debug for Callbacks {
+    /// Prints the bridge without its token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Callbacks")
+            .field("url", &self.url)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Callbacks {
+    /// The headers every request needs, as JSON.
+    pub fn headers(&self) -> Value {
+        json!({"Authorization": format!("Bearer {}", self.token)})
+    }
+}
+
+/// A configuration with the `bridge` in it, `{"mcpServers": {"df": …}}`, in which `server` writes the bridge as the CLI takes it;
+/// empty without one.
+pub(crate) fn servers(bridge: Option<&Callbacks>, server: impl Fn(&Callbacks) -> Value) -> Value {
+    match bridge {
+        Some(callbacks) => json!({(SERVER): server(callbacks)}),
+        None => json!({}),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::value::RawValue;
-    use serde_json::{Value, json};
-
     use super::*;
+    use crate::command::{self, Arg, CommandLine, EnvText, Installed, Mode};
+    use crate::options::Options;
+    use crate::{ALL, find};
 
     fn declared(names: &[&str]) -> Declarations {
         let tools: Vec<ToolSpec> = names
@@ -422,6 +489,98 @@ mod tests {
         assert_eq!(
             ask(&json!({"method": "tools/call", "id": 2, "params": {}}), false),
             json!("called")
+        );
+    }
+
+    fn line(id: &str, options: &str) -> CommandLine {
+        line_of(id, options, Installed::default())
+    }
+
+    fn line_of(id: &str, options: &str, installed: Installed) -> CommandLine {
+        let provider = find(id).unwrap();
+        let callbacks = Some(Callbacks {
+            url: "http://127.0.0.1:4711/mcp".to_owned(),
+            token: "SECRET".to_owned(),
+        });
+        let options = Options {
+            callbacks,
+            ..Options::parse(provider, options).unwrap()
+        };
+        command::build(provider, &options, Mode::Print("PROMPT"), false, &installed).unwrap()
+    }
+
+    fn argv(line: &CommandLine) -> String {
+        let args = line.args.iter().map(|arg| match arg {
+            Arg::Text(text) if text == SYSTEM_PROMPT => "SYSTEM".to_owned(),
+            Arg::Text(text) => text.clone(),
+            Arg::File(name) | Arg::FileSetting(_, name) => format!("<{name}>"),
+            Arg::MediaFile(prefix, name) => format!("{prefix}<{name}>"),
+        });
+        args.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn who_takes_callbacks() {
+        let takers = |options: &str| -> Vec<&str> {
+            let taking = ALL.iter().filter(|provider| {
+                let options = Options::parse(provider, options).unwrap();
+                command::takes_callbacks(provider, &options)
+            });
+            taking.map(|provider| provider.id.as_ref()).collect()
+        };
+        assert_eq!(takers("{}"), ["claude", "codex", "gemini", "qwen"]);
+        assert_eq!(takers(r#"{"cwd":"/"}"#), ["claude", "codex", "qwen"]);
+    }
+
+    /// The token is never in argv, since everybody on the machine can read that.
+    #[test]
+    fn the_token_is_in_a_file_or_a_variable_and_never_in_argv() {
+        for id in ["claude", "codex", "gemini", "qwen"] {
+            let line = line(id, "{}");
+            assert!(!argv(&line).contains("SECRET"), "{id}");
+            let has_token = |text: &str| text.contains("SECRET");
+            let in_file = line.files.iter().any(|file| has_token(&file.content));
+            let in_variable = line
+                .set_env
+                .iter()
+                .any(|(_, text)| matches!(text, EnvText::Text(text) if has_token(text)));
+            assert!(in_file || in_variable, "{id} does not get the token");
+        }
+    }
+
+    #[test]
+    fn command_lines_with_a_bridge() {
+        assert_eq!(
+            argv(&line("claude", "{}")),
+            "-p --output-format stream-json --verbose --include-partial-messages --settings <settings.json> --mcp-config <mcp.json> \
+             --allowedTools mcp__df --setting-sources user --tools  --strict-mcp-config --no-session-persistence \
+             --disable-slash-commands --system-prompt SYSTEM"
+        );
+        let codex = argv(&line("codex", "{}"));
+        assert!(
+            codex.ends_with(
+                "-c mcp_servers.df.url=\"http://127.0.0.1:4711/mcp\" -c \
+                 mcp_servers.df.bearer_token_env_var=\"DEEP_FACTOR_BRIDGE_TOKEN\" -c \
+                 mcp_servers.df.default_tools_approval_mode=\"approve\" -c mcp_servers.df.tool_timeout_sec=86400 -c \
+                 mcp_servers.df.startup_timeout_sec=300 -"
+            ),
+            "{codex}"
+        );
+        assert_eq!(
+            argv(&line("gemini", "{}")),
+            "--skip-trust --policy <policy.toml> --extensions none --allowed-mcp-server-names df --output-format stream-json"
+        );
+        let qwen = argv(&line("qwen", "{}"));
+        let begin = "--mcp-config <mcp.json> --allowed-mcp-server-names df --system-prompt SYSTEM";
+        assert!(qwen.starts_with(begin) && !qwen.contains("--bare"), "{qwen}");
+        let newer = Installed {
+            version: Some([0, 24, 4]),
+            ..Installed::default()
+        };
+        assert_eq!(
+            argv(&line_of("qwen", "{}", newer)),
+            "--mcp-config <mcp.json> --allowed-mcp-server-names df --bare --system-prompt SYSTEM --exclude-tools read_file edit \
+             run_shell_command get_goal update_goal --output-format stream-json"
         );
     }
 }

@@ -4,7 +4,6 @@
 //! No process starts before the options are checked.
 
 mod check;
-mod engine;
 mod launch;
 mod read;
 mod spec;
@@ -19,12 +18,14 @@ use serde_json::{Map, Value};
 
 pub(crate) use check::{allowed, check_fields};
 pub use check::{check, checked, checked_within, describe, environment, exit_code_of, nearest, number, texts, wrong};
-pub use launch::{ENV_PLACE, Launch, LaunchEnv, NAME as LAUNCH_NAME, VALUE as LAUNCH_VALUE, on_command_line};
+pub use launch::{
+    ENV_PLACE, Launch, LaunchEnv, NAME as LAUNCH_NAME, VALUE as LAUNCH_VALUE, on_command_line, within_reach,
+};
 pub use read::{breaker_settings, budget, check_timeout, quota, retry};
 pub use spec::*;
 
-use super::callbacks::Callbacks;
 use super::choices::{Choices, OnUnsupported};
+use super::declare::mcp::Callbacks;
 use dfp_model::budget::Budget;
 use dfp_model::retry::{Policy, QuotaWait};
 use dfp_text::redact::Secret;

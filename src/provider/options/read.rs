@@ -10,15 +10,14 @@ use serde_json::{Map, Value};
 use super::{
     Auth, CacheTtl, EngineKind, InputEncoding, Kind, MAX_MS, OWN_API, OWN_MODEL, OptionSpec, Options, OutputFormat,
     OwnApi, PROMPT_CACHE, PromptStyle, SESSIONS, SessionStore, SystemPrompt, TIMEOUT, TOOL_NAMESPACE, TextToolCalls,
-    check, checked, engine, environment, launch, number, texts,
+    check, checked, environment, launch, number, texts,
 };
 use crate::capability::{self, Feature};
 use crate::choices::{self, Choices, on_unsupported};
 use crate::{Provider, Reading};
-use dfp_model::breaker::Settings;
 use dfp_model::budget::{Budget, Per};
 use dfp_model::error::{Code, ProviderError};
-use dfp_model::retry::{DEFAULT_MAX_WAIT_MS, Policy, QuotaWait};
+use dfp_model::retry::{BreakerSettings, DEFAULT_MAX_WAIT_MS, Policy, QuotaWait};
 use dfp_text::redact::Secret;
 
 /// How long a stored reply that nobody uses is kept.
@@ -31,7 +30,7 @@ impl Options {
     /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
     pub fn parse(provider: &Provider, json: &str) -> Result<Options, Box<ProviderError>> {
         if let Ok(Value::Object(map)) = serde_json::from_str(json)
-            && let Some(error) = engine::refusal(provider, &map)
+            && let Some(error) = launch::refusal(provider, &map)
         {
             return Err(error);
         }
@@ -60,9 +59,9 @@ impl Options {
 
 /// Refuses options that contradict each other; the reason names both.
 fn check_together(provider: &Provider, map: &Map<String, Value>) -> Result<(), String> {
-    engine::check(provider, map)?;
+    launch::check_engine(provider, map)?;
     check_login(provider, map)?;
-    launch::check(map)?;
+    launch::check_launcher(map)?;
     budget(map)?;
     if provider.session.is_some() && map.contains_key("promptStyle") {
         let reason = "option \"promptStyle\" is for `dialect: \"ax\"`: this CLI gets the thread as a session";
@@ -247,7 +246,7 @@ fn read(provider: &Provider, map: &Map<String, Value>) -> Options {
     };
     let number = |name: &str, default: u64| number(map, name).unwrap_or(default);
     let limit = |ms: u64| (ms > 0).then(|| Duration::from_millis(ms));
-    let (engine, print_because) = engine::engine(provider, map);
+    let (engine, print_because) = launch::engine(provider, map);
     // The option of this name of another CLI (codex) has nothing to do with its wire format.
     let format = text("outputFormat").filter(|_| provider.option("outputFormat") == Some(super::OUTPUT_FORMAT));
     let output_format = match format.as_deref() {
@@ -396,14 +395,14 @@ const FALLBACK_OPTIONS: &[OptionSpec] = &[
 ///
 /// # Errors
 /// `INVALID_OPTION`, naming the option, what it holds and what is allowed.
-pub fn breaker_settings(options_json: &str) -> Result<Option<Settings>, Box<ProviderError>> {
+pub fn breaker_settings(options_json: &str) -> Result<Option<BreakerSettings>, Box<ProviderError>> {
     let fields = checked(FALLBACK, FALLBACK_OPTIONS, options_json)?;
-    let default = Settings::default();
+    let default = BreakerSettings::default();
     Ok(match fields.get("breaker") {
         None => Some(default),
         Some(Value::Object(breaker)) => {
             let number = |name: &str, default: u64| super::number(breaker, name).unwrap_or(default);
-            Some(Settings {
+            Some(BreakerSettings {
                 failure_threshold: u32::try_from(number("failureThreshold", u64::from(default.failure_threshold)))
                     .unwrap_or(u32::MAX),
                 window_ms: number("windowMs", default.window_ms),

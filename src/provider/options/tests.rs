@@ -2,9 +2,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::claude::CLAUDE;
-use dfp_model::breaker::Settings;
 use dfp_model::error::Code;
-use dfp_model::retry::Policy;
+use dfp_model::retry::{BreakerSettings, Policy};
 
 fn refusal(json: &str) -> String {
     let error = Options::parse(&CLAUDE, json).unwrap_err();
@@ -278,13 +277,13 @@ fn env_null_removes_and_order_is_kept() {
 
 #[test]
 fn a_fallback_providers_options_are_read_or_refused_by_name() {
-    assert_eq!(breaker_settings("{}").unwrap(), Some(Settings::default()));
+    assert_eq!(breaker_settings("{}").unwrap(), Some(BreakerSettings::default()));
     assert_eq!(breaker_settings(r#"{"breaker":false}"#).unwrap(), None);
     let settings = breaker_settings(r#"{"breaker":{"failureThreshold":2,"resetMs":7}}"#).unwrap();
-    let expected = Settings {
+    let expected = BreakerSettings {
         failure_threshold: 2,
         reset_ms: 7,
-        ..Settings::default()
+        ..BreakerSettings::default()
     };
     assert_eq!(settings, Some(expected));
     for (json, expected) in [

@@ -15,7 +15,6 @@
 
 mod builder;
 pub mod html;
-pub mod normalised;
 pub mod read;
 pub mod spending;
 pub mod text;

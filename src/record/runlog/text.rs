@@ -8,9 +8,9 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::timeline::{CallResult, Item, Kind, RunView, Timeline, Tokens};
+use dfp_model::iso;
 pub(super) use dfp_model::message::json_value as json;
-use dfp_model::time::iso;
-use dfp_text::decode::ansi::strip_ansi;
+use dfp_text::decode::lines::strip_ansi;
 use dfp_text::redact::is_invisible;
 
 /// The most lines of a long text, unless all of it is asked for.
@@ -525,7 +525,7 @@ line 14: the line is torn: the log ends in the middle of it
             full: false,
         });
         assert!(coloured.contains("\u{1b}[31m│") || coloured.contains("\u{1b}[31mno\u{1b}[0m"));
-        assert_eq!(dfp_text::decode::ansi::strip_ansi(&coloured), shown(Style::default()));
+        assert_eq!(dfp_text::decode::lines::strip_ansi(&coloured), shown(Style::default()));
     }
 
     #[test]

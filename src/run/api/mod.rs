@@ -27,15 +27,15 @@ use crate::structured::FitsSchema;
 use dfp_exchange::http::{Client, Response, Route};
 use dfp_exchange::script::Script;
 use dfp_model::error::{Code, ProviderError};
-use dfp_model::listed_model::ListedModel;
 use dfp_process::activity::now_ms;
 use dfp_process::{Vars, limit};
 use dfp_provider::api::request::ACCEPTS;
 use dfp_provider::api::settings::{self, Key, Settings, refusal, unserved};
-use dfp_provider::api::{PROVIDER, other_answers};
+use dfp_provider::api::{PROVIDER, read_models};
 use dfp_provider::capability;
 use dfp_provider::choices::OnUnsupported;
 use dfp_provider::judge::{CliRules, Context, Evidence, HttpEnd, HttpEvidence, StopReason, judge};
+use dfp_provider::models::ListedModel;
 use dfp_text::fold::Folded;
 use dfp_text::redact::{self, Redactor, Secret};
 use dfp_text::schema::enforced;
@@ -455,8 +455,8 @@ impl Prepared {
             let reason = format!("the server did not list its models within {} s", LIMIT.as_secs());
             Err(api.refuse(Code::Timeout, reason))
         })?;
-        let listed = other_answers::read_models(&body)
-            .ok_or_else(|| not_listed("the server's answer to GET /models is no list of models"))?;
+        let listed =
+            read_models(&body).ok_or_else(|| not_listed("the server's answer to GET /models is no list of models"))?;
         api.known_models.keep(&listed);
         Ok(listed)
     }

@@ -1,7 +1,8 @@
 //! Tests of ledgers: a store that fails, and calls at the same time, which are counted one by one.
 
+mod store;
+
 use super::*;
-use dfp_model::budget::Per;
 
 const NOW: u64 = 1_800_000_000_000;
 

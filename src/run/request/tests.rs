@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::cli_request::CliRequest;
 use crate::print::media_prompt;
-use dfp_exchange::claude_live::form::Claude;
+use dfp_exchange::claude_live::Claude;
 use dfp_exchange::form::{CallParts, Caller, Form, SessionCall};
 use dfp_exchange::live::pool::SessionKey;
 use dfp_exchange::live::setup::SessionOutput;

@@ -16,23 +16,23 @@ use crate::cli_attempt::{CliAttempt, CliCall};
 use crate::cli_base::CliBase;
 use crate::cli_request::{CliRequest, emulated};
 use crate::print::{media_prompt, not_callable};
-use dfp_exchange::acp::form::{KeptAgent, WarmAgent};
-use dfp_exchange::claude_live::form::Claude;
-use dfp_exchange::codex_live::form::Codex;
-use dfp_exchange::copilot_live::form::Copilot;
+use dfp_exchange::acp::{KeptAgent, WarmAgent};
+use dfp_exchange::claude_live::Claude;
+use dfp_exchange::codex_live::Codex;
+use dfp_exchange::copilot_live::Copilot;
 use dfp_exchange::form::{Form, ListedModels, SessionCall, SetupOf, Takes};
 use dfp_exchange::installed::Binary;
 use dfp_exchange::live::kept::KeptReplies;
-use dfp_exchange::opencode_live::form::Opencode;
-use dfp_exchange::qwen_live::form::Qwen;
+use dfp_exchange::opencode_live::Opencode;
+use dfp_exchange::qwen_live::Qwen;
 use dfp_exchange::random::uuid;
 use dfp_model::error::{Code, ProviderError};
 use dfp_model::event::{EngineUsed, RunInfo};
-use dfp_model::listed_model::ListedModel;
 use dfp_process::Vars;
 use dfp_provider::MediaForm;
 use dfp_provider::choices::Choices;
 use dfp_provider::command::PrivateSession;
+use dfp_provider::models::ListedModel;
 use dfp_provider::options::{EngineKind, Options};
 use dfp_provider::{Provider, SessionParts, WarmForm, WarmThread, command};
 
@@ -282,11 +282,11 @@ pub(super) async fn as_prompt<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dfp_provider::{ALL, acp};
+    use dfp_provider::{ALL, custom};
 
     #[test]
     fn every_providers_form_is_here_and_every_form_is_a_providers() {
-        let agent = acp::agent(r#"{"command":"a"}"#).unwrap();
+        let agent = custom::agent(r#"{"command":"a"}"#).unwrap();
         let named = ALL.iter().copied().chain([&agent]).filter_map(|provider| provider.live);
         let mut named: Vec<&str> = named.map(|live| live.folder).collect();
         let mut here: Vec<&str> = FOLDERS.to_vec();
@@ -301,7 +301,7 @@ mod tests {
             );
             let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../exchange");
             assert!(
-                std::path::Path::new(path).join(folder).join("form.rs").is_file(),
+                std::path::Path::new(path).join(folder).join("mod.rs").is_file(),
                 "{folder}"
             );
         }

@@ -15,9 +15,9 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::ansi::{Stripper, strip_owned};
 use super::format::Out;
 use super::json::{Count, Wtf8};
+use super::lines::{Stripper, strip_owned};
 use dfp_model::event::Event;
 use dfp_model::message::reasoning::ReasoningDetail;
 use dfp_model::message::wtf8_to_string;

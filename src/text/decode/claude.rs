@@ -17,7 +17,6 @@
 //! | `content`, `turn.*`, lines with a `role` | as CLI-ADAPTER-PROTOCOL has them (`generic`) |
 //! | an object without a `type` that has a `result` | as `result`, where it is all there is ([`Claude::of_results`]) |
 
-mod outcome;
 pub(in crate::decode) mod wire;
 
 use std::borrow::Cow;
@@ -29,12 +28,11 @@ use self::wire::{
     ApiMessage, ClaudeLine, Content, ContentBlock, PlanWindow, RateLimitInfo, RateLimitLine, RetryData, StreamEvent,
     System, is_bare_result,
 };
-use super::ansi::{strip_ansi, strip_owned};
 use super::assembler::{ChunkJoiner, MessageAssembler};
-use super::facts::{API_ERROR, failure_of, read_usage, tool_call};
-use super::format::{Format, Out, Verdict};
+use super::format::{API_ERROR, Format, Out, Verdict, failure_of, read_usage, tool_call};
 use super::generic::{Answers, Generic};
 use super::json::{Fields, Text, Wtf8, is_object, is_true, word};
+use super::lines::{strip_ansi, strip_owned};
 use dfp_model::event::{Event, Failure};
 use dfp_model::message::Usage;
 use dfp_model::message::reasoning::ReasoningDetail;

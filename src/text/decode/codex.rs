@@ -11,11 +11,10 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::ansi::strip_owned;
 use super::assembler::MessageAssembler;
-use super::facts::{failure_of, read_usage, tool_call};
-use super::format::{Format, Out, Verdict, typed_line};
+use super::format::{Format, Out, Verdict, failure_of, read_usage, tool_call, typed_line};
 use super::json::{Fields, Text, word};
+use super::lines::strip_owned;
 use dfp_model::event::{Event, Failure, Outcome};
 
 /// The code of warnings for which a CLI has no code of its own.

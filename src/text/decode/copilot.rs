@@ -13,11 +13,10 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::ansi::strip_owned;
 use super::assembler::MessageAssembler;
-use super::facts::{failure_of, status, tool_call};
-use super::format::{Format, Out, Verdict, typed_line};
+use super::format::{Format, Out, Verdict, failure_of, status, tool_call, typed_line};
 use super::json::{Fields, Text, Wtf8, is_true, word};
+use super::lines::strip_owned;
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::reasoning::ReasoningDetail;
 

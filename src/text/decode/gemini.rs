@@ -8,8 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::assembler::MessageAssembler;
-use super::facts::{failure_of, status, tool_call};
-use super::format::{Format, Out, Verdict};
+use super::format::{Format, Out, Verdict, failure_of, status, tool_call};
 use super::json::{Count, Fields, Members, Text, is_true, word};
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::Usage;

@@ -12,13 +12,12 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::ansi::strip_owned;
 use super::assembler::MessageAssembler;
 use super::claude::wire::Content;
 use super::codex::Codex;
-use super::facts::{failure_of, invalid_call, read_usage, tool_call};
-use super::format::{Format, Out, Verdict};
+use super::format::{Format, Out, Verdict, failure_of, invalid_call, read_usage, tool_call};
 use super::json::{Fields, Text, is_array, is_object, is_string, is_true, word};
+use super::lines::strip_owned;
 use dfp_model::event::{Event, Failure, Outcome};
 
 /// The kinds of objects that are accepted as an answer by themselves.

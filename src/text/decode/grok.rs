@@ -9,8 +9,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::assembler::MessageAssembler;
-use super::facts::{read_usage, status, tool_call};
-use super::format::{Format, Out, Verdict, typed_line};
+use super::format::{Format, Out, Verdict, read_usage, status, tool_call, typed_line};
 use super::json::{Count, Fields, Text, word};
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::Usage;

@@ -3,17 +3,20 @@
 //! In: the text of one JSON object. Out: borrowed pieces of it. A decoder first takes an object apart into [`RawValue`]s,
 //! which succeeds for every well-formed object however deep, and then reads each field it knows as the type it expects:
 //! a field of another type is reported and counts as absent, and the rest of the line stays readable.
+//!
+//! At the end of the file are whole outputs: the JSON documents in one, where the last of them ends ([`DocumentEnd`]), and what an
+//! output is in which no event was seen ([`plain()`]).
 
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::Deserialize;
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::format::{Wire, failure_of};
+use dfp_model::event::Failure;
 use dfp_model::message::wtf8_to_string;
-
-/// The number of places tried at most that look like the start of a document and are not: each costs a scan.
-pub(crate) const MAX_FALSE_STARTS: usize = 64;
 
 /// A JSON string as WTF-8: UTF-8 that may hold lone surrogates, as JavaScript's strings may.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -213,9 +216,14 @@ impl Fields {
     }
 }
 
+// Whole outputs.
+
+/// The number of places tried at most that look like the start of a document and are not: each costs a scan.
+const MAX_FALSE_STARTS: usize = 64;
+
 /// Calls `each` for the JSON objects and arrays in `text` that begin a line, pretty printed or not, and for the lines between
 /// them, with the number of the line each begins on.
-pub(crate) fn documents<'a>(text: &'a str, mut each: impl FnMut(u64, Result<&'a RawValue, &'a str>)) {
+pub(super) fn documents<'a>(text: &'a str, mut each: impl FnMut(u64, Result<&'a RawValue, &'a str>)) {
     let mut rest = text;
     let mut false_starts = 0;
     let mut number = 1;
@@ -240,6 +248,159 @@ pub(crate) fn documents<'a>(text: &'a str, mut each: impl FnMut(u64, Result<&'a 
         number += u64::from(line.ends_with('\n'));
         rest = &rest[line.len()..];
     }
+}
+
+/// The number of times that a document's end is looked at more closely: each look reads all of the output.
+const MAX_LOOKS: u32 = 8;
+
+/// A finder for the end of a JSON document in output that comes in pieces; it looks at every byte once.
+#[derive(Debug, Default)]
+pub struct DocumentEnd {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    /// True if this line began with something that opens no document.
+    noise: bool,
+    /// True if no document has begun since the last one was closed.
+    closed: bool,
+    looks: u32,
+}
+
+impl DocumentEnd {
+    /// Takes the next bytes. Returns `true` if a document may have ended, no other has begun, and decoding it is worth a try.
+    pub fn push(&mut self, bytes: &[u8]) -> bool {
+        let mut closes = false;
+        for &byte in bytes {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_string => self.escaped = true,
+                b'"' if self.depth > 0 => self.in_string = !self.in_string,
+                _ if self.in_string => {}
+                b'{' | b'[' if self.depth > 0 || !self.noise => {
+                    self.depth += 1;
+                    (closes, self.closed) = (false, false);
+                }
+                b'}' | b']' if self.depth > 0 => {
+                    self.depth -= 1;
+                    closes = self.depth == 0;
+                    self.closed = closes;
+                }
+                b'\n' | b'\r' => self.noise = false,
+                _ if self.depth == 0 && !byte.is_ascii_whitespace() => self.noise = true,
+                _ => {}
+            }
+        }
+        if closes {
+            self.looks += 1;
+        }
+        closes && self.looks <= MAX_LOOKS
+    }
+
+    /// Returns whether a document has ended and no other has begun.
+    pub fn is_over(&self) -> bool {
+        self.closed
+    }
+
+    /// Returns whether a further document has begun.
+    pub fn goes_on(&self) -> bool {
+        !self.closed
+    }
+}
+
+// Output without events. A program in the place of a CLI may print its answer as text, whatever format it was asked for. JSON is
+// never such a text: it is an error's body, or the beginning of a stream or object whose end was lost.
+
+/// The kind of an output without an event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Plain {
+    /// Text. In [`Wire::Text`] the output always is: an answer may be JSON there, and its end can't be told from a cut.
+    Text,
+    /// Whole JSON, with the failure in its `error`, if it has one.
+    Json(Option<Box<Failure>>),
+    /// The beginning of JSON whose end is missing.
+    Cut,
+}
+
+/// An object with an `error`; its other fields don't matter.
+#[derive(Deserialize)]
+struct Erroneous {
+    #[serde(rename = "error")]
+    _error: IgnoredAny,
+}
+
+/// The kind of `text`, which was printed in place of `wire`'s format. `text` is
+/// [`Decoder::plain_text`](super::Decoder::plain_text).
+pub fn plain(wire: Wire, text: &str) -> Plain {
+    if wire == Wire::Text {
+        return Plain::Text;
+    }
+    let text = text.trim();
+    match values(text) {
+        PlainValues::Json => Plain::Json(failure_in(text)),
+        PlainValues::Cut => Plain::Cut,
+        PlainValues::Other => after_noise(text),
+    }
+}
+
+/// The result of reading a text as a sequence of JSON objects and arrays.
+enum PlainValues {
+    /// All of the text is JSON.
+    Json,
+    /// The text is JSON whose end is missing.
+    Cut,
+    /// The text is something else, or blank.
+    Other,
+}
+
+fn values(text: &str) -> PlainValues {
+    let mut rest = text;
+    while rest.starts_with(['{', '[']) {
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();
+        match values.next() {
+            Some(Ok(_)) => rest = rest.get(values.byte_offset()..).unwrap_or_default().trim_start(),
+            Some(Err(error)) if error.is_eof() || ends_in_a_number(rest) => return PlainValues::Cut,
+            _ => return PlainValues::Other,
+        }
+        if rest.is_empty() {
+            return PlainValues::Json;
+        }
+    }
+    PlainValues::Other
+}
+
+/// Returns whether the only flaw of `json` is that it ends in the middle of a number (`0.`), which serde_json does not report
+/// as an end of input.
+fn ends_in_a_number(json: &str) -> bool {
+    let whole = || serde_json::from_str::<IgnoredAny>(&format!("{json}0"));
+    json.ends_with(['.', 'e', 'E', '+', '-']) && whole().is_err_and(|error| error.is_eof())
+}
+
+/// Recognises JSON after lines of another kind. A cut object counts only if a name follows its brace, so that text which
+/// quotes JSON is not taken for it; a whole one counts only if it is an error's.
+fn after_noise(text: &str) -> Plain {
+    for (at, _) in text.match_indices("\n{").take(MAX_FALSE_STARTS) {
+        let rest = &text[at + 1..];
+        let named = rest[1..].trim_start();
+        match values(rest) {
+            PlainValues::Cut if named.is_empty() || named.starts_with('"') => return Plain::Cut,
+            PlainValues::Json => match failure_in(rest) {
+                None => return Plain::Text,
+                failure => return Plain::Json(failure),
+            },
+            _ => {}
+        }
+    }
+    Plain::Text
+}
+
+/// The failure in the first JSON value, if it has an `error`.
+fn failure_in(text: &str) -> Option<Box<Failure>> {
+    let first = serde_json::Deserializer::from_str(text)
+        .into_iter::<&RawValue>()
+        .next()?
+        .ok()?;
+    serde_json::from_str::<Erroneous>(first.get()).ok()?;
+    Some(Box::new(failure_of(first.get())))
 }
 
 #[cfg(test)]
@@ -286,5 +447,66 @@ mod tests {
                 "b: invalid type: string \"1\", expected a number; c: invalid type: floating point `2.6`, expected a string"
             )
         );
+    }
+
+    fn read(text: &str) -> Plain {
+        plain(Wire::ClaudeStream, text)
+    }
+
+    fn json(message: &str) -> Plain {
+        Plain::Json(Some(Box::new(Failure {
+            message: message.to_owned(),
+            ..Failure::default()
+        })))
+    }
+
+    #[test]
+    fn json_is_no_text_wherever_it_ends() {
+        for text in [
+            r#"{"error":"no"}"#,
+            "{\"error\":\"no\"}\n{\"more\":1}\n",
+            "[STARTUP] x\n{\"error\":\"no\"}",
+        ] {
+            assert_eq!(read(text), json("no"), "{text}");
+        }
+        for text in [r#"{"a":1}"#, "[1, 2]\n", "{}\n{}\n", "[]"] {
+            assert_eq!(read(text), Plain::Json(None), "{text}");
+        }
+        for text in [
+            "{",
+            "[",
+            "{\"",
+            r#"{"type":"sys"#,
+            "{\"a\":1}\n{\"b\"",
+            "[{\"type\":\"system\"},",
+            "Loaded credentials.\n{\n \"session_id\": \"s\",\n",
+            "Loaded credentials.\n{",
+            "{\"a\":\"\u{FFFD}",
+            "{\"a\":0.",
+            "[1e-",
+            "[tru",
+        ] {
+            assert_eq!(read(text), Plain::Cut, "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_stay_texts() {
+        for text in [
+            "Hello.",
+            "42",
+            "\"quoted\"",
+            "[1] is where it says so",
+            "{braces} in prose",
+            "{name}, you are right",
+            "Put this in:\n{\"a\": 1}\nand go on.",
+            "Put this in:\n{\"a\": 1}",
+            "{\"a\":1} is what it prints",
+            "fn main() {\n}\n{\n  let x = 1;",
+        ] {
+            assert_eq!(read(text), Plain::Text, "{text}");
+            assert_eq!(plain(Wire::Text, text), Plain::Text, "{text}");
+        }
+        assert_eq!(plain(Wire::Text, r#"{"error":"no"}"#), Plain::Text);
     }
 }

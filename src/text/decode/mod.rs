@@ -2,15 +2,13 @@
 //!
 //! In: bytes of standard output, in any pieces. Out: [`Event`]s, the same for every way of cutting the bytes. The steps
 //! between: [`lines`] splits bytes into lines, one file per wire format turns a line into events with little state, and
-//! [`ansi`] removes control sequences after JSON decoding. Nothing here fails: output that can't be read becomes a diagnostic,
-//! and output without any JSON stays available as [`Decoder::plain_text`].
+//! [`lines::strip_ansi`] removes control sequences after JSON decoding. Nothing here fails: output that can't be read becomes a
+//! diagnostic, and output without any JSON stays available as [`Decoder::plain_text`].
 
-pub mod ansi;
 pub mod assembler;
 mod claude;
 mod codex;
 pub mod copilot;
-pub mod facts;
 pub mod format;
 mod gemini;
 mod generic;
@@ -18,7 +16,6 @@ mod grok;
 pub mod json;
 pub mod lines;
 mod opencode;
-mod whole;
 
 #[cfg(any(test, feature = "test-support"))]
 pub mod golden;
@@ -30,23 +27,21 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use self::ansi::strip_ansi;
 use self::claude::Claude;
 pub use self::claude::MAX_OUTPUT_TOKENS;
 use self::codex::Codex;
 use self::copilot::Copilot;
-pub use self::facts::failure_of;
-pub use self::facts::status as api_status;
+pub use self::format::status as api_status;
 use self::format::{Format, Notes, Out, Verdict};
-pub use self::format::{ParseError, Wire};
+pub use self::format::{ParseError, Wire, failure_of};
 use self::gemini::Gemini;
 use self::generic::Answers;
 use self::grok::Grok;
 pub use self::grok::grok_failure;
+pub use self::json::{DocumentEnd, Plain, plain};
 pub use self::lines::LineObserver;
-use self::lines::{Line, Lines};
+use self::lines::{Line, Lines, strip_ansi};
 use self::opencode::Opencode;
-pub use self::whole::{DocumentEnd, Plain, plain};
 use dfp_model::event::Event;
 
 /// The way a wire format's JSON is laid out in the output.
@@ -198,7 +193,7 @@ impl Decoder {
             let before = events.len();
             self.lines.push(bytes, |line| reader.observed_line(&line, events));
             if self.wire.has_last_event() {
-                self.complete = whole::after(self.complete, &events[before..]);
+                self.complete = completeness(self.complete, &events[before..]);
             }
             if self.reader.saw_json {
                 self.raw = Vec::new();
@@ -294,12 +289,30 @@ impl Decoder {
     }
 }
 
+/// The completeness of an output after the newest `events`, if it was `complete` before them.
+fn completeness(complete: bool, events: &[Event]) -> bool {
+    events.iter().fold(complete, |complete, event| match event {
+        Event::Outcome(_) => true,
+        // A further turn has begun: claude starts one for work that went on in the background.
+        Event::Session { .. }
+        | Event::TextDelta { .. }
+        | Event::ThinkingDelta { .. }
+        | Event::Message { .. }
+        | Event::ToolCallDelta { .. }
+        | Event::ToolCall { .. }
+        | Event::InvalidToolCall { .. }
+        | Event::ToolResult { .. }
+        | Event::Retry { .. } => false,
+        _ => complete,
+    })
+}
+
 /// Returns whether `output`, taken as the whole output, has an outcome.
 fn holds_outcome(wire: Wire, output: &[u8]) -> bool {
     let (mut decoder, mut events) = (Decoder::new(wire), Vec::new());
     decoder.raw.extend_from_slice(output);
     decoder.finish(&mut events);
-    whole::after(false, &events)
+    completeness(false, &events)
 }
 
 /// Decodes output as text: invalid UTF-8 becomes U+FFFD, and a byte order mark is dropped.

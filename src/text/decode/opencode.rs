@@ -11,11 +11,10 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::ansi::strip_owned;
 use super::assembler::MessageAssembler;
-use super::facts::{status, tool_call};
-use super::format::{Format, Out, Verdict, typed_line};
+use super::format::{Format, Out, Verdict, status, tool_call, typed_line};
 use super::json::{Count, Fields, Text, word};
+use super::lines::strip_owned;
 use dfp_model::event::{Event, Failure, Outcome};
 use dfp_model::message::Usage;
 

@@ -418,3 +418,57 @@ fn a_line_of_sixty_four_mebibytes_in_pipe_sized_pieces() {
         (pieces * piece.len(), pieces * piece.len())
     );
 }
+
+/// The number of bytes of `text` that make the output complete; `None` if it never is.
+fn complete_at(wire: Wire, text: &str, size: usize) -> Option<usize> {
+    let (mut decoder, mut events, mut at) = (Decoder::new(wire), Vec::new(), 0);
+    let mut found = None;
+    for piece in text.as_bytes().chunks(size) {
+        decoder.push(piece, &mut events);
+        at += piece.len();
+        match decoder.is_complete() {
+            true => found = found.or(Some(at)),
+            false => found = None,
+        }
+    }
+    found
+}
+
+#[test]
+fn a_document_is_complete_with_its_last_bracket() {
+    let one = r#"{"type":"result","subtype":"success","is_error":false,"result":"a } \" ] {","num_turns":1}"#;
+    let many = format!("[{{\"type\":\"system\"}},\n{one}]");
+    let noisy = format!("warning: [x] {{\n[not json]\n{one}\n");
+    for (text, end) in [(one, one.len()), (&many, many.len()), (&noisy, noisy.len() - 1)] {
+        assert_eq!(complete_at(Wire::ClaudeJson, text, 1), Some(end), "{text}");
+        assert_eq!(
+            complete_at(Wire::ClaudeJson, text, usize::MAX),
+            Some(text.len()),
+            "{text}"
+        );
+    }
+    assert_eq!(complete_at(Wire::ClaudeJson, &one[..one.len() - 1], 1), None);
+    assert_eq!(
+        complete_at(Wire::ClaudeJson, &format!("{one}\nbye [\n"), 1),
+        Some(one.len())
+    );
+    assert_eq!(complete_at(Wire::ClaudeJson, &format!("{one}\n{{\"type\":"), 1), None);
+    assert_eq!(complete_at(Wire::GenericJson, one, 1), None, "it may print one more");
+    assert_eq!(complete_at(Wire::Text, one, 1), None);
+}
+
+#[test]
+fn a_turn_that_begins_after_the_last_makes_a_stream_incomplete() {
+    let result = "{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"a\",\"num_turns\":1}\n";
+    let init = "{\"type\":\"system\",\"subtype\":\"init\",\"session_id\":\"s\"}\n";
+    let noise = "{\"type\":\"system\",\"subtype\":\"background_tasks_changed\"}\nnoise\n";
+    for (text, end) in [
+        (format!("{init}{result}"), Some(init.len() + result.len())),
+        (format!("{init}{result}{noise}"), Some(init.len() + result.len())),
+        (format!("{result}{init}"), None),
+        (format!("{result}{init}{result}"), Some(2 * result.len() + init.len())),
+        (result.trim_end().to_owned(), None),
+    ] {
+        assert_eq!(complete_at(Wire::ClaudeStream, &text, 1), end, "{text}");
+    }
+}

@@ -1,24 +1,28 @@
 //! Renders a thread as a prompt, in the form of SPEC-01.
 //!
-//! In: the messages of a thread and the tools the model may call. Out: one [`Rendered`] string, as `<thread>` XML (`xml`) or as
-//! labelled text (`labelled`), with the instructions in front of it, and the blocks that are not text with their positions in it.
+//! In: the messages of a thread and the tools the model may call. Out: one [`Rendered`] string, as `<thread>` XML or as
+//! labelled text (`encodings`), with the instructions in front of it, and the blocks that are not text with their positions in it.
 //! Everything is appended to a single buffer; no text is copied on the way.
 //!
 //! The instructions tell a model which tools it may call (SPEC-01's `[Available Tools]`: their definitions as `JSON.stringify(defs, null,
 //! 2)` writes them), how to write a call, and which schema its answer has to fit.
+//!
+//! At the end of the file is what goes through text without parsing it: it finds the first significant byte, tells white space, and lays
+//! out JSON anew.
 
-mod labelled;
-pub mod scan;
+mod encodings;
 #[cfg(test)]
 mod tests;
-mod xml;
 
 use std::fmt::Write;
 
-pub use labelled::messages_to_prompt;
-pub use scan::is_js_space;
-use xml::Blocks;
-pub use xml::{Escapes, escape_xml, events_of_document, is_thread_document, last_event_of_document, messages_to_xml};
+use serde_json::Value;
+
+use encodings::Blocks;
+pub use encodings::{
+    Escapes, escape_xml, events_of_document, is_thread_document, last_event_of_document, messages_to_prompt,
+    messages_to_xml,
+};
 
 use dfp_model::message::content::{self, Media, Part};
 use dfp_model::message::{Content, Message, Role, ToolSpec};
@@ -147,12 +151,12 @@ fn write_thread(out: &mut Rendered, messages: &[Message], style: Style) -> bool 
                 false
             }
             _ => {
-                xml::write_events(out, messages, Blocks::Placed, style.escapes);
+                encodings::write_events(out, messages, Blocks::Placed, style.escapes);
                 true
             }
         },
         Encoding::Text => {
-            labelled::write(out, messages);
+            encodings::write_labelled(out, messages);
             false
         }
     }
@@ -347,13 +351,13 @@ fn write(out: &mut String, tools: &[ToolSpec], mark: Option<&str>, by_schema: bo
     for (index, tool) in tools.iter().enumerate() {
         out.push_str(if index > 0 { ",\n  {\n    " } else { "\n  {\n    " });
         out.push_str("\"name\": ");
-        scan::push_string(out, &tool.name);
+        push_string(out, &tool.name);
         if let Some(description) = &tool.description {
             out.push_str(",\n    \"description\": ");
-            scan::push_string(out, description);
+            push_string(out, description);
         }
         out.push_str(",\n    \"parameters\": ");
-        scan::push_indented(out, tool.schema.get(), 2);
+        push_indented(out, tool.schema.get(), 2);
         out.push_str("\n  }");
     }
     out.push_str("\n]\n\n");
@@ -414,9 +418,130 @@ pub fn output_instruction(schema: &str) -> String {
 /// Appends the text that [`output_instruction`] returns, and a blank line.
 fn write_output(out: &mut String, schema: &str) {
     out.push_str("[Output Schema]\n");
-    scan::push_indented(out, schema, 0);
+    push_indented(out, schema, 0);
     out.push_str(
         "\n\nYour answer must be ONLY one JSON value that fits this JSON Schema: no other text before or behind it, and no \
          explanation.\n\n",
     );
+}
+
+// Text, gone through without parsing it. If no significant byte is near, whole blocks are looked at, in a form that the compiler turns
+// into vector instructions.
+
+/// Returns whether `c` is white space to JavaScript's `trim` and `\s`: Unicode's, with the byte order mark and without U+0085.
+pub fn is_js_space(c: char) -> bool {
+    c == '\u{FEFF}' || (c.is_whitespace() && c != '\u{85}')
+}
+
+/// The number of bytes looked at together.
+const BLOCK: usize = 32;
+
+/// The offset of the first byte for which `stops` is true, or the length. Fast if `stops` has no short circuits (`|`, not
+/// `||`).
+pub(crate) fn first_stop(bytes: &[u8], stops: impl Fn(u8) -> bool) -> usize {
+    let mut at = 0;
+    loop {
+        // Significant bytes come in clusters, so the search goes byte by byte at first.
+        let end = bytes.len().min(at + BLOCK / 2);
+        match bytes[at..end].iter().position(|byte| stops(*byte)) {
+            Some(found) => return at + found,
+            None if end == bytes.len() => return end,
+            None => at = end,
+        }
+        let quiet = |block: &&[u8]| !block.iter().fold(false, |any, byte| any | stops(*byte));
+        at += BLOCK * bytes[at..].chunks_exact(BLOCK).take_while(quiet).count();
+    }
+}
+
+/// Returns `text` from `at` on, or from the next character boundary.
+pub(crate) fn from_char(text: &str, at: usize) -> &str {
+    (at..text.len()).find_map(|at| text.get(at..)).unwrap_or_default()
+}
+
+// Lays out JSON text anew without parsing it.
+//
+// In: JSON that is known to be valid (`RawValue`). Out: the same value indented as `JSON.stringify(value, null, 2)` does, or
+// without any white space. Key order, number spelling and escapes (those of lone surrogates, too) stay unchanged, and no
+// nesting is too deep, since nothing here recurses.
+
+/// Appends `text` as a JSON string, escaped as `JSON.stringify` escapes it.
+fn push_string(out: &mut String, text: &str) {
+    out.push_str(&Value::from(text).to_string());
+}
+
+/// Appends `json` indented by two spaces per level, where its first line already stands `level` levels deep.
+fn push_indented(out: &mut String, json: &str, level: usize) {
+    let mut level = level;
+    let mut tokens = JsonTokens(json).peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            "{" | "[" => {
+                out.push_str(token);
+                if let Some(close) = tokens.next_if(|next| matches!(*next, "}" | "]")) {
+                    out.push_str(close);
+                } else {
+                    level += 1;
+                    push_line(out, level);
+                }
+            }
+            "}" | "]" => {
+                level = level.saturating_sub(1);
+                push_line(out, level);
+                out.push_str(token);
+            }
+            "," => {
+                out.push(',');
+                push_line(out, level);
+            }
+            ":" => out.push_str(": "),
+            _ => out.push_str(token),
+        }
+    }
+}
+
+/// Returns `json` without the white space between its tokens.
+pub(crate) fn compact(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    JsonTokens(json).for_each(|token| out.push_str(token));
+    out
+}
+
+fn push_line(out: &mut String, level: usize) {
+    out.push('\n');
+    (0..level).for_each(|_| out.push_str("  "));
+}
+
+/// The tokens of a JSON text: brackets, commas, colons, strings, other scalars.
+struct JsonTokens<'a>(&'a str);
+
+impl<'a> Iterator for JsonTokens<'a> {
+    type Item = &'a str;
+
+    fn next(&mut self) -> Option<&'a str> {
+        let rest = self.0.trim_start_matches([' ', '\t', '\r', '\n']);
+        let length = match rest.bytes().next()? {
+            b'{' | b'}' | b'[' | b']' | b',' | b':' => 1,
+            b'"' => string_length(rest),
+            _ => rest
+                .find([' ', '\t', '\r', '\n', '{', '}', '[', ']', ',', ':', '"'])
+                .unwrap_or(rest.len()),
+        };
+        let (token, rest) = rest.split_at(length);
+        self.0 = rest;
+        Some(token)
+    }
+}
+
+/// The length of the string `json` starts with, both quotes included.
+fn string_length(json: &str) -> usize {
+    let bytes = json.as_bytes();
+    let mut from = 1;
+    while let Some(found) = memchr::memchr2(b'"', b'\\', bytes.get(from..).unwrap_or_default()) {
+        from += found + 1;
+        if bytes[from - 1] == b'"' {
+            return from;
+        }
+        from += 1;
+    }
+    json.len()
 }

@@ -35,10 +35,10 @@ fn compacted(messages: &[Message]) -> Vec<Message> {
     let compact = |message: &Message| {
         let mut fields = MessageFields::clone(message);
         if let Content::Blocks(blocks) = &mut fields.content {
-            *blocks = raw(&scan::compact(blocks.get()));
+            *blocks = raw(&compact(blocks.get()));
         }
         for call in &mut fields.tool_calls {
-            call.args = raw(&scan::compact(call.args.get()));
+            call.args = raw(&compact(call.args.get()));
         }
         Message::from(fields)
     };
@@ -402,4 +402,56 @@ fn a_prompt_without_at_says_the_same_in_xml_and_json() {
         let written = |without_at| render(&plain, &[], Style { without_at, ..style }).text;
         assert_eq!(written(true), written(false));
     }
+}
+
+#[test]
+fn finds_what_a_plain_search_finds() {
+    let stops = |byte: u8| (byte == b'x') | (byte < 0x20);
+    for length in [0, 1, 15, 16, 17, 47, 48, 49, 80, 200] {
+        for found in 0..=length {
+            let mut bytes = vec![b'a'; length];
+            // None of the last bytes is searched for.
+            bytes.extend_from_slice(b"xx");
+            if found < length {
+                bytes[found] = b'\n';
+            }
+            assert_eq!(first_stop(&bytes, stops), found, "{length}");
+            let plain = bytes[..length].iter().position(|byte| stops(*byte)).unwrap_or(length);
+            assert_eq!(first_stop(&bytes[..length], stops), plain, "{length}");
+        }
+    }
+}
+
+fn indented(json: &str) -> String {
+    let mut out = String::new();
+    push_indented(&mut out, json, 0);
+    out
+}
+
+/// The expected texts are those that Node prints for `JSON.stringify(JSON.parse(json), null, 2)`, with the numbers as they
+/// were written.
+#[test]
+fn indents_as_json_stringify_does() {
+    let cases = [
+        ("{}", "{}"),
+        (" [ ] ", "[]"),
+        ("1e21", "1e21"),
+        (r#""a\"b""#, r#""a\"b""#),
+        (r#"{"a":[]}"#, "{\n  \"a\": []\n}"),
+        (
+            "{ \"z\" : 1.0 ,\r\n\t\"a\":[ {\"k\":\"x, {y}: [z]\"} , null,-0,{ } ] }",
+            "{\n  \"z\": 1.0,\n  \"a\": [\n    {\n      \"k\": \"x, {y}: [z]\"\n    },\n    null,\n    -0,\n    {}\n  ]\n}",
+        ),
+        (r#"["\ud83e\\","é"]"#, "[\n  \"\\ud83e\\\\\",\n  \"é\"\n]"),
+    ];
+    for (json, expected) in cases {
+        assert_eq!(indented(json), expected, "{json}");
+        assert_eq!(compact(&indented(json)), compact(json), "{json}");
+    }
+}
+
+#[test]
+fn a_thousand_levels_are_no_problem() {
+    let json = format!("{}1{}", "[".repeat(1_000), "]".repeat(1_000));
+    assert_eq!(compact(&indented(&json)), json);
 }

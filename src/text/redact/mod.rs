@@ -16,7 +16,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use values::Values;
 
-use crate::decode::ansi::strip_ansi;
+use crate::decode::lines::strip_ansi;
 use dfp_model::error::{ProviderError, clip};
 use dfp_model::event::{Event, Reply};
 

@@ -19,7 +19,7 @@ mod tail;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::prompt::{is_js_space, scan};
+use crate::prompt::{first_stop, is_js_space};
 use dfp_model::message::{InvalidToolCall, ToolCall};
 pub use own_calls::{ForeignTexts, Mark, Marked, Unquoted};
 use scanner::Scanner;
@@ -337,10 +337,10 @@ impl Input {
         self.at += 1;
     }
 
-    /// Advances to the next byte for which `stops` is true, and returns it. See [`scan::first`].
+    /// Advances to the next byte for which `stops` is true, and returns it. See [`first_stop`].
     fn skip_to(&mut self, stops: impl Fn(u8) -> bool) -> Option<u8> {
         let rest = &self.buffer.as_bytes()[self.at..];
-        let length = scan::first(rest, stops);
+        let length = first_stop(rest, stops);
         let decides = |byte: &&u8| !matches!(**byte, b' ' | b'\t' | b'\r');
         if let Some(byte) = rest[..length].iter().rev().find(decides) {
             self.blank = *byte == b'\n';

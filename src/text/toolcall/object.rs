@@ -8,7 +8,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::mark_line;
-use crate::prompt::scan;
+use crate::prompt::{compact, first_stop};
 use dfp_model::message::{InvalidToolCall, Lossy, ToolCall};
 
 // The scan. In: bytes, in pieces of any size. Out: "goes on", "has ended" or "is not JSON from here on". There is no recursion, and
@@ -255,7 +255,7 @@ impl Scan {
 
 /// The number of bytes for which a string goes on without a significant one.
 fn plain_length(bytes: &[u8]) -> usize {
-    scan::first(bytes, |byte| (byte == b'"') | (byte == b'\\') | (byte < 0x20))
+    first_stop(bytes, |byte| (byte == b'"') | (byte == b'\\') | (byte < 0x20))
 }
 
 fn is_the_key(written: &[u8]) -> bool {
@@ -392,7 +392,7 @@ fn object(raw: &str) -> Option<Box<RawValue>> {
             held => serde_json::from_str::<&RawValue>(held).ok()?.get(),
         },
     };
-    let object = text.starts_with('{').then(|| scan::compact(text))?;
+    let object = text.starts_with('{').then(|| compact(text))?;
     RawValue::from_string(object).ok()
 }
 

@@ -16,8 +16,7 @@ use serde_json::Value;
 
 use super::Calls;
 use super::object::{self, Entry, Found, Scan, ScanStep, entries};
-use crate::prompt::is_js_space;
-use crate::prompt::scan::{self, from_char};
+use crate::prompt::{first_stop, from_char, is_js_space};
 use dfp_model::message::InvalidToolCall;
 
 /// The usual beginning of an object of calls, white space aside.
@@ -414,7 +413,7 @@ impl Hold {
     /// Moves to the next character that may begin something.
     fn skip(&mut self) {
         let rest = &self.pending[self.seen..];
-        let length = scan::first(rest.as_bytes(), |byte| (byte == b'`') | (byte == b'~') | (byte == b'{'));
+        let length = first_stop(rest.as_bytes(), |byte| (byte == b'`') | (byte == b'~') | (byte == b'{'));
         let solid = rest[..length].trim_end_matches(is_js_space).len();
         if solid > 0 {
             self.space = self.seen + solid;

@@ -7,7 +7,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use deep_factor_providers::process::{self, End, ProcessLimits, Spec, Stdin, Waiting, registry};
+use deep_factor_providers::process::{self, End, ProcessLimits, Spec, Stdin, Waiting, kill_all};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -154,7 +154,7 @@ async fn check_one(case: &Case, waiting: Waiting) {
             assert!(tokio::time::timeout(Duration::ZERO, &mut exit).await.is_err());
         }
         Caller::KillsAll => {
-            let killed = tokio::task::spawn_blocking(move || registry::kill_all(owner));
+            let killed = tokio::task::spawn_blocking(move || kill_all(owner));
             assert_eq!(killed.await.unwrap(), 1);
         }
     }

@@ -1,7 +1,7 @@
 //! Many runs at once, ends at any moment, and the neighbours.
 use std::time::{Duration, Instant};
 
-use deep_factor_providers::process::{self, End, Spec, Stdin, Waiting, registry};
+use deep_factor_providers::process::{self, End, Spec, Stdin, Waiting, kill_all, live_leaders};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -151,13 +151,11 @@ async fn no_start_slips_through_kill_all() {
         })
         .collect();
     let since = Instant::now();
-    while registry::live(owner).len() < 10 {
+    while live_leaders(owner).len() < 10 {
         assert!(since.elapsed() < LONG);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let ended = tokio::task::spawn_blocking(move || registry::kill_all(owner))
-        .await
-        .unwrap();
+    let ended = tokio::task::spawn_blocking(move || kill_all(owner)).await.unwrap();
     let mut started = 0;
     for starter in starters {
         let (running, refusal) = starter.join().unwrap();

@@ -1,7 +1,7 @@
 //! Ending: every reason, every kind of stubbornness, and nothing left behind.
 use std::time::{Duration, Instant};
 
-use deep_factor_providers::process::{End, ProcessLimits, Spec, limit, registry};
+use deep_factor_providers::process::{End, ProcessLimits, Spec, kill_all, limit, live_leaders};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -135,8 +135,8 @@ async fn killing_all_of_an_owner() {
     }
     let mut expected: Vec<u32> = runs[..3].iter().map(|run| run.pid()).collect();
     expected.sort_unstable();
-    assert_eq!(registry::live(mine), expected);
-    assert_eq!(registry::kill_all(mine), 3);
+    assert_eq!(live_leaders(mine), expected);
+    assert_eq!(kill_all(mine), 3);
     let kept = runs.pop().unwrap();
     for run in runs {
         assert_eq!(how(&run.exit().await), killed(End::Exited));
@@ -152,7 +152,7 @@ async fn killing_all_of_an_owner() {
         "another owner's process was killed"
     );
     drop(kept);
-    registry::kill_all(other);
+    kill_all(other);
     scene.all_gone(8).await;
 }
 

@@ -252,7 +252,7 @@ pub fn kill(pid: i32) {
 /// Waits until the leader is reaped: its id is nobody's.
 pub async fn reaped(owner: u64) {
     let since = Instant::now();
-    while !process::registry::live(owner).is_empty() {
+    while !process::live_leaders(owner).is_empty() {
         assert!(since.elapsed() < LONG, "not reaped");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

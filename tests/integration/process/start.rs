@@ -3,7 +3,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use deep_factor_providers::error::Code;
-use deep_factor_providers::process::{self, EnvPlan, Spec, StartError, registry};
+use deep_factor_providers::process::{self, EnvPlan, Spec, StartError, kill_all};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -123,7 +123,7 @@ async fn nothing_starts_for_who_has_ended() {
         Err(StartError::Cancelled)
     ));
     let owner = next_owner();
-    registry::kill_all(owner);
+    kill_all(owner);
     let spec = Spec {
         owner,
         ..fake(json!([]))

@@ -4,8 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::complaints;
-use crate::claude_code::LOG_SCHEMA;
-use crate::claude_code::log::normalize;
+use crate::claude_code::{LOG_SCHEMA, normalize};
 
 const AT: &str = "2026-11-22T02:05:01.892Z";
 

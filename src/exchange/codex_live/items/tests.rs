@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 use crate::codex_live::settings::CodexChoices;
-use crate::codex_live::tools::CodexForm;
+use crate::codex_live::settings::CodexForm;
 
 fn origin() -> Origin {
     Origin {

@@ -21,7 +21,7 @@ fn tools() -> Tools {
     let tool = |name: &str| -> ToolSpec {
         serde_json::from_str(&json!({"name": name, "schema": {"type": "object"}}).to_string()).unwrap()
     };
-    crate::codex_live::tools::declare(&["add", "get_weather"].map(tool))
+    crate::codex_live::settings::declare(&["add", "get_weather"].map(tool))
 }
 
 fn line_of(event: &Event) -> Option<String> {

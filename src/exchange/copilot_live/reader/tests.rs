@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use super::super::inbound::CopilotProtocol;
+use super::super::wire::CopilotProtocol;
 use super::*;
 use crate::rpc::Protocol;
 use crate::rpc::message::{self, Message};

@@ -4,8 +4,7 @@ use regex::Regex;
 
 use super::super::channel;
 use super::super::rules;
-use super::super::table::{Facts, Pass, Table, pattern, spaced};
-use crate::errors::{Condition, Rule};
+use crate::errors::{Condition, Facts, Pass, Rule, Table, pattern, spaced};
 
 fn tables() -> Vec<(&'static str, &'static Table)> {
     rules::ALL

@@ -3,13 +3,13 @@
 //! The tests show that no other code has to know it: its command line is built, its output is read and judged. The rooms that run
 //! providers and check their health can't know it: they only see what this room hands them.
 
-mod errors;
-
 use std::borrow::Cow;
 
+use crate::errors::{CLAP, Condition::*, Errors, ExitCodes, Rule};
 use crate::options::{self, OutputFormat};
 use crate::{About, Checks, EnvValue, LoginAnswer, LoginCheck, Provider, When, Word, flag, optional, var};
 use Word::Lit;
+use dfp_model::error::Code;
 use dfp_text::decode::Wire;
 
 /// The imaginary CLI.
@@ -32,7 +32,7 @@ pub static IMAGINARY: Provider = Provider {
     drop_env: &["IMAGINARY_DEBUG"],
     wires: &[(OutputFormat::StreamJson, Wire::GenericStream)],
     own_options: &[options::TIMEOUT_ALWAYS, options::SANDBOX],
-    errors: errors::ERRORS,
+    errors: ERRORS,
     checks: Checks {
         login: Some(LoginCheck {
             args: &["login", "status"],
@@ -45,6 +45,22 @@ pub static IMAGINARY: Provider = Provider {
     },
     ..Provider::BASE
 };
+
+/// The failures of the imaginary CLI: a sentence, exit codes that are HTTP statuses, and clap's refusal of a flag.
+const ERRORS: Errors = Errors {
+    rules: RULES,
+    hints: &[(Code::AuthenticationFailed, "run `imaginary login`")],
+    exit_codes: ExitCodes::HttpStatus,
+    refused_flags: &[CLAP],
+    ..Errors::NONE
+};
+
+const RULES: &[Rule] = &[Rule::new(
+    &[Text("<out of imagination>")],
+    Code::QuotaExceeded,
+    "out of imagination",
+)
+.hint("dream first")];
 
 mod tests {
     use super::super::argv::line;

@@ -3,8 +3,7 @@
 //! A log is foreign input. Every text of it is escaped here, and gets into a page in no other way; and the page's own policy forbids
 //! everything but its style. Of a long log a page shows the beginning, and says how much is left out ([`Cut`]).
 
-mod charts;
-mod entry;
+mod run;
 #[cfg(test)]
 mod tests;
 
@@ -154,7 +153,7 @@ impl HtmlPage<'_> {
             "<h3 id=\"{anchor}-timeline\">Timeline</h3>\n<ol class=\"timeline\" aria-labelledby=\"{anchor}-timeline {anchor}-name\">\n"
         );
         for (at, item) in run.items.iter().enumerate().take(self.cut.shown(number)) {
-            entry::entry(page, item, &item_anchor(number, at), run.duration_ms);
+            run::entry(page, item, &item_anchor(number, at), run.duration_ms);
         }
         page.push_str("</ol>\n</section>\n");
     }
@@ -199,8 +198,8 @@ impl HtmlPage<'_> {
         }
         page.push_str("</dl>\n");
         self.errors(page, run, number);
-        charts::waterfall(page, &self.timeline.runs, number, &self.cut);
-        charts::usage(page, &self.timeline.runs, number);
+        run::waterfall(page, &self.timeline.runs, number, &self.cut);
+        run::usage(page, &self.timeline.runs, number);
     }
 
     /// The list of failures, with a link to each.

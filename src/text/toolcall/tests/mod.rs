@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::prompt::scan::compact;
+use crate::prompt::compact;
 
 #[derive(Deserialize)]
 struct Vector {
