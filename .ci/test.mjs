@@ -24,7 +24,7 @@ import { LINTED, nodeBin, npm, prepare, ROOT, runMain } from "./prepare.mjs";
  * @property {string} [repeat] how a person runs it alone; default: `command`, which then has to be readable
  * @property {Record<string, string>} [env] beside the environment of all checks
  * @property {boolean | string} [early] it is started before its turn, beside others: before all of them, because it waits for the network
- *   while they compute, or as soon as the check of this name is over
+ *   while they compute, or as soon as the check of this name has ended
  * @property {(output: string) => Counts | undefined} [count] the tests in it; a check without any counts as one test
  */
 /** @typedef {Counts & { name: string, ms: number, ok: boolean }} Result */
@@ -74,13 +74,19 @@ export function listChecks(root, { ci = false, all = false } = {}) {
       env: { ...LINTED, RUST_TEST_THREADS: String(2 * availableParallelism()) },
       count: countCargo,
     },
-    // Beside the tests, which leave a core idle half of the time.
+    // This and what follows up to vitest goes on beside cargo's tests, which leave a core idle half of the time.
     ...change({ name: "cargo doc", command: ["node", ".ci/doc.mjs"], early: "cargo clippy" }),
     // What cargo has just compiled for its own tests is most of the unoptimised addon.
-    { name: "build", ...script(all ? "build" : "build:debug"), ...(all ? {} : { env: LINTED }) },
+    {
+      name: "build",
+      ...script(all ? "build" : "build:debug"),
+      ...(all ? {} : { env: LINTED, early: "cargo clippy" }),
+    },
     // What waits for the network, while all of the above computes.
     { name: "packages", command: ["node", ".ci/install.mjs"], env: levelOf({ ci, all }), early: true },
-    { name: "tsc", ...bin("typescript", "tsc", "-p", "tsconfig.json") },
+    { name: "tsc", ...bin("typescript", "tsc", "-p", "tsconfig.json"), early: "build" },
+    // For every change with the addon of the tests: what is packed is the same, and an optimised build takes as long as the tests.
+    ...change({ name: "package", ...script("test:package"), env: levelOf({ ci, all }), early: "build" }),
     {
       name: "vitest",
       ...bin("vitest", "vitest", "run"),
@@ -88,8 +94,6 @@ export function listChecks(root, { ci = false, all = false } = {}) {
       count: countVitest,
     },
     ...release({ name: "bench", ...script("bench:smoke") }),
-    // For every change with the addon of the tests: what is packed is the same, and an optimised build takes as long as the tests.
-    ...change({ name: "package", ...script("test:package") }),
     ...release({ name: "rehearsal", ...script("test:rehearsal") }),
     ...release({ name: "runtimes", ...script("test:runtimes") }),
     ...release({ name: "other platforms", ...script("test:cross"), count: countPlain }),
@@ -120,23 +124,30 @@ export async function runChecks(checks, options = {}) {
   /** @type {(check: Check, onText: (text: string) => void) => ReturnType<typeof execute>} */
   const start = ({ command, env }, onText) => execute(command, { ...options, env, onText });
   const silent = () => {};
-  // What one of these prints comes when it is its turn.
+  // The output of what is started early is written when it is its turn.
   /** @type {Map<Check, ReturnType<typeof execute>>} */
-  const started = new Map();
-  const startEarly = (/** @type {boolean | string} */ when) => {
-    const due = checks.filter(({ early }) => early === when);
-    for (const check of due) started.set(check, start(check, silent));
+  const begun = new Map();
+  /** @type {(check: Check, onText: (text: string) => void) => ReturnType<typeof execute>} */
+  const begin = (check, onText) => {
+    const known = begun.get(check);
+    if (known) return known;
+    const end = start(check, onText);
+    begun.set(check, end);
+    void end.then(() => beginAll(check.name));
+    return end;
   };
-  startEarly(true);
+  const beginAll = (/** @type {boolean | string} */ when) => {
+    for (const check of checks) if (check.early === when) void begin(check, silent);
+  };
+  beginAll(true);
   for (const [index, check] of checks.entries()) {
     write(`\n${`── ${index + 1}/${checks.length} ${check.name} `.padEnd(WIDTH, "─")}\n`);
     const startedAt = performance.now();
-    const { end, output } = await (started.get(check) ?? start(check, verbose ? write : silent));
+    const { end, output } = await begin(check, verbose && !check.early ? write : silent);
     if (verbose && check.early) write(output);
     const ms = performance.now() - startedAt;
     const result = { name: check.name, ms, ...judge(end, check.count?.(stripVTControlCharacters(output))) };
     results.push(result);
-    startEarly(check.name);
     if (!result.ok && !verbose && output) write(output.endsWith("\n") ? output : `${output}\n`);
     write(`${result.ok ? "ok" : `FAILED (${end === 0 ? "failed tests" : end})`} in ${seconds(ms)}\n`);
     if (!result.ok) write(`again, alone: ${howToRepeat(check)}\n`);

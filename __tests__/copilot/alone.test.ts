@@ -1,4 +1,4 @@
-// @change
+// @release
 /** The real copilot without a login, and in a folder that the user has trusted in it. */
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-// @change
+// @release
 /** copilot live and what is no text, against the real server. */
 import { AIMessage, ToolMessage } from "@langchain/core/messages";
 import { createCopilotCliProvider } from "deep-factor-providers";

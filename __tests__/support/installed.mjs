@@ -84,6 +84,7 @@ export const OF_RELEASE = Object.freeze([
   "@temporalio/testing",
   "@vercel/nft",
   "ai",
+  "compatcanary",
   "esbuild",
   "fastify",
   "next",
@@ -100,7 +101,17 @@ export const OF_CHANGE = Object.freeze([
   "@langchain/anthropic",
   "@langchain/openai",
   "@openai/agents-extensions",
-  "compatcanary",
+  "bullmq",
+  "pg",
+]);
+
+/**
+ * Packages that are installed together, in one folder: each start of npm takes seconds of the processor. Any one of them brings all.
+ * @type {readonly (readonly string[])[]}
+ */
+const TOGETHER = Object.freeze([
+  ["@ai-sdk/anthropic", "@ai-sdk/openai-compatible", "openai", "typescript"],
+  ["@ai-sdk/openai", "@anthropic-ai/sdk", "@langchain/anthropic", "@langchain/openai", "bullmq", "pg"],
 ]);
 
 /** What is to be installed beside a package, because it only says that it wants it. */
@@ -133,10 +144,31 @@ const CACHE = join(dirname(fileURLToPath(import.meta.url)), "..", "..", ".cache"
  * @param {string | undefined} [version] exact; default: that of {@link PACKAGES}
  */
 export function folderOf(name, version = PACKAGES[name]) {
-  return join(CACHE, `${name.replace("/", "+")}@${version}`, "node_modules", name);
+  return join(homeOf(name, version), "node_modules", name);
 }
 
-/** @type {Map<string, Promise<string>>} */
+/**
+ * The packages that are installed by one start of npm for `name`, with their versions.
+ * @param {string} name
+ * @param {string | undefined} version
+ * @returns {[name: string, version: string | undefined][]}
+ */
+function group(name, version) {
+  const names = version === PACKAGES[name] ? TOGETHER.find((names) => names.includes(name)) : undefined;
+  return names?.map((one) => [one, PACKAGES[one]]) ?? [[name, version]];
+}
+
+/**
+ * The folder that npm installs into.
+ * @param {string} name
+ * @param {string | undefined} version
+ */
+function homeOf(name, version) {
+  const versions = group(name, version).map(([name, version]) => `${name.replace("/", "+")}@${version}`);
+  return join(CACHE, versions.join(","));
+}
+
+/** What is installed, or is being, by its folder. @type {Map<string, Promise<void>>} */
 const asked = new Map();
 
 /**
@@ -144,14 +176,13 @@ const asked = new Map();
  * @param {string | undefined} [version] exact; default: that of {@link PACKAGES}
  * @returns {Promise<string>} the package's own folder, absolute
  */
-export function installed(name, version = PACKAGES[name]) {
-  if (version === undefined) return Promise.reject(new Error(`PACKAGES has no version of ${name}`));
-  const key = `${name}@${version}`;
-  const known = asked.get(key);
-  if (known) return known;
-  const folder = install(name, version);
-  asked.set(key, folder);
-  return folder;
+export async function installed(name, version = PACKAGES[name]) {
+  if (version === undefined) throw new Error(`PACKAGES has no version of ${name}`);
+  const home = homeOf(name, version);
+  const known = asked.get(home) ?? install(name, version);
+  asked.set(home, known);
+  await known;
+  return folderOf(name, version);
 }
 
 /** A Node that is 22 or newer: this one, or one beside it. */
@@ -164,14 +195,16 @@ export async function newerNode() {
  * @param {string} version
  */
 async function install(name, version) {
-  const home = join(CACHE, `${name.replace("/", "+")}@${version}`);
+  const home = homeOf(name, version);
   const folder = folderOf(name, version);
-  if (existsSync(folder)) return folder;
+  if (existsSync(folder)) return;
   mkdirSync(CACHE, { recursive: true });
   // Made elsewhere and moved at the end, so that a folder of this name is always whole, whoever else is at it.
   const making = mkdtempSync(join(CACHE, ".making-"));
   try {
-    const dependencies = { [name]: version, ...BESIDE[name] };
+    const together = group(name, version);
+    const beside = together.map(([name]) => BESIDE[name]);
+    const dependencies = Object.assign({}, ...beside, Object.fromEntries(together));
     writeFileSync(
       join(making, "package.json"),
       JSON.stringify({ private: true, dependencies, overrides: OVERRIDES[name] }),
@@ -186,7 +219,6 @@ async function install(name, version) {
       // Somebody else was faster.
       if (!existsSync(folder)) throw error;
     }
-    return folder;
   } finally {
     rmSync(making, { recursive: true, force: true });
   }

@@ -81,24 +81,28 @@ describe("runChecks", () => {
     expect(results.map(({ ok }) => ok)).toEqual([true, true]);
   });
 
-  it("starts a check behind the one that it names, beside the next", async () => {
+  it("starts a check as soon as the one that it names has ended, beside those whose turn it is", async () => {
     const folder = mkdtempSync(join(tmpdir(), "dfp-ci-"));
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-    const [first, beside] = [JSON.stringify(join(folder, "first")), JSON.stringify(join(folder, "beside"))];
+    const file = (name: string) => JSON.stringify(join(folder, name));
+    /** Fails where the check before it has not ended. */
+    const behind = (before: string, name: string) => ({
+      name,
+      command: node(`require("fs").statSync(${file(before)}); require("fs").writeFileSync(${file(name)}, "")`),
+      early: before,
+    });
     const checks = [
-      { name: "first", command: node(`require("fs").writeFileSync(${first}, "")`) },
-      { name: "needs it", command: node(`while (!require("fs").existsSync(${beside}));`) },
-      {
-        name: "beside",
-        command: node(`require("fs").statSync(${first}); require("fs").writeFileSync(${beside}, "")`),
-        early: "first",
-      },
+      { name: "first", command: node(`require("fs").writeFileSync(${file("first")}, "")`) },
+      { name: "needs it", command: node(`while (!require("fs").existsSync(${file("last")}));`) },
+      behind("first", "beside"),
+      behind("beside", "last"),
     ];
     const { results } = await run(checks, { timeoutMs: 60_000 });
     expect(results.map(({ name, ok }) => [name, ok])).toEqual([
       ["first", true],
       ["needs it", true],
       ["beside", true],
+      ["last", true],
     ]);
   });
 
@@ -138,8 +142,8 @@ describe("listChecks", () => {
     expect(added({ ci: true })).toEqual(["cargo doc", "package"]);
     expect(added({ all: true })).toEqual([
       "cargo doc",
-      "bench",
       "package",
+      "bench",
       "rehearsal",
       "runtimes",
       "other platforms",
