@@ -286,7 +286,7 @@ pub(crate) struct Table {
 }
 
 /// A pattern once it was needed. One that doesn't compile never holds; a test compiles them all.
-type Compiled = OnceLock<Option<Regex>>;
+pub(crate) type Compiled = OnceLock<Option<Regex>>;
 
 impl Table {
     /// The table of `rules`.

@@ -16,13 +16,13 @@
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use regex::{Regex, RegexSet};
 use serde_json::Value;
 
 use super::rules;
-use crate::errors::{ARGPARSE, Channel, GO_FLAG, PFLAG, RefusedFlag, snake};
+use crate::errors::{ARGPARSE, Channel, Compiled, GO_FLAG, PFLAG, RefusedFlag, snake};
 use dfp_model::error::clip;
 use dfp_text::redact::{one_line, plain};
 
@@ -456,17 +456,23 @@ fn tail(text: &str) -> &str {
 /// The option parsers that a CLI of the user's own may use, besides those of the known CLIs.
 const OTHERS: [RefusedFlag; 3] = [ARGPARSE, GO_FLAG, PFLAG];
 
-/// The wordings of all parsers, each once.
-static REFUSALS: LazyLock<Vec<(RefusedFlag, Option<Regex>)>> = LazyLock::new(|| {
-    let mut all: Vec<(RefusedFlag, Option<Regex>)> = Vec::new();
+/// The wordings of all parsers, each once. A provider's failures need those of its own parser alone.
+static REFUSALS: LazyLock<Vec<(RefusedFlag, Compiled)>> = LazyLock::new(|| {
+    let mut all: Vec<(RefusedFlag, Compiled)> = Vec::new();
     let of_providers = rules::ALL.iter().flat_map(|known| known.errors.refused_flags);
     for refusal in of_providers.chain(&OTHERS) {
         if all.iter().all(|(known, _)| known != refusal) {
-            all.push((*refusal, Regex::new(&format!("(?i){}", refusal.sentence)).ok()));
+            all.push((*refusal, OnceLock::new()));
         }
     }
     all
 });
+
+/// The pattern of a parser's wording; `None` if it doesn't compile, which a test excludes.
+fn wording<'a>(refusal: &RefusedFlag, compiled: &'a Compiled) -> Option<&'a Regex> {
+    let compile = || Regex::new(&format!("(?i){}", refusal.sentence)).ok();
+    compiled.get_or_init(compile).as_ref()
+}
 
 /// The flag that the CLI refused, with its dashes; `None` if no flag was refused, or the CLI doesn't say which (`opencode` prints
 /// its help text only).
@@ -479,7 +485,10 @@ pub fn unsupported_flag(provider: &str, stderr: &str) -> Option<String> {
     REFUSALS
         .iter()
         .filter(|(refusal, _)| own.is_empty() || own.contains(refusal))
-        .find_map(|(refusal, pattern)| Some((refusal.prefix, pattern.as_ref()?.captures(&text)?.get(1)?.as_str())))
+        .find_map(|(refusal, compiled)| {
+            let found = wording(refusal, compiled)?.captures(&text)?;
+            Some((refusal.prefix, found.get(1)?.as_str()))
+        })
         .map(|(prefix, name)| match name {
             flag if flag.starts_with('-') => flag.to_owned(),
             letter if letter.len() == 1 => format!("-{letter}"),

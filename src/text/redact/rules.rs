@@ -7,7 +7,7 @@
 //! [`Ends::AtOnce`] may stop before. Word boundaries are ASCII's, since Unicode's make the search slow.
 
 use std::ops::Range;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use regex::{Regex, RegexSet};
 use regex_syntax::hir::{Capture, Hir, HirKind, Repetition};
@@ -277,34 +277,49 @@ const IDS: [&str; 9] = [
     "req_", "msg_", "ses_", "toolu_", "err_", "call_", "resp_", "run-", "agent-",
 ];
 
-/// A compiled rule.
+/// A rule, with its patterns once they were needed: most texts match no rule, and what is no stream has no pieces. A pattern that doesn't
+/// compile finds nothing, which a test excludes.
 struct Compiled {
     rule: &'static Rule,
-    whole: Regex,
-    /// A pattern for a match or its beginning, at the end of a text.
-    begun: Regex,
+    whole: OnceLock<Option<Regex>>,
+    begun: OnceLock<Option<Regex>>,
 }
 
-/// The compiled rules of a channel.
+impl Compiled {
+    fn of(rule: &'static Rule) -> Compiled {
+        Compiled {
+            rule,
+            whole: OnceLock::new(),
+            begun: OnceLock::new(),
+        }
+    }
+
+    /// The rule's own pattern.
+    fn whole(&self) -> Option<&Regex> {
+        let compile = || Regex::new(self.rule.pattern).ok();
+        self.whole.get_or_init(compile).as_ref()
+    }
+
+    /// A pattern for a match or its beginning, at the end of a text.
+    fn begun(&self) -> Option<&Regex> {
+        let compile = || Regex::new(&format!(r"(?:{})\z", beginning(self.rule.pattern)?)).ok();
+        self.begun.get_or_init(compile).as_ref()
+    }
+}
+
+/// The rules of a channel.
 struct Table {
+    /// All patterns in one; `None` if one doesn't compile, and each rule is then tried.
     any: Option<RegexSet>,
     rules: Vec<Compiled>,
 }
 
 impl Table {
     fn of(holds: impl Fn(Holds) -> bool) -> Table {
-        let compile = |rule: &'static Rule| {
-            Some(Compiled {
-                rule,
-                whole: Regex::new(rule.pattern).ok()?,
-                begun: Regex::new(&format!(r"(?:{})\z", beginning(rule.pattern)?)).ok()?,
-            })
-        };
         let rules = RULES.iter().filter(|rule| holds(rule.holds));
-        let rules: Vec<_> = rules.filter_map(compile).collect();
         Table {
-            any: RegexSet::new(rules.iter().map(|compiled| compiled.rule.pattern)).ok(),
-            rules,
+            any: RegexSet::new(rules.clone().map(|rule| rule.pattern)).ok(),
+            rules: rules.map(Compiled::of).collect(),
         }
     }
 
@@ -319,10 +334,11 @@ impl Table {
     }
 }
 
-/// The number of the channel's rules that compiled.
+/// The number of the channel's rules that compile.
 #[cfg(test)]
 pub(super) fn compiled(channel: Channel) -> usize {
-    Table::for_channel(channel).map_or(0, |table| table.rules.len())
+    let compiles = |rule: &&Compiled| rule.whole().is_some() && rule.begun().is_some();
+    Table::for_channel(channel).map_or(0, |table| table.rules.iter().filter(compiles).count())
 }
 
 /// Calls `found` with the range of each match in `text` that begins at `from` or behind, and with the range of the secret in
@@ -341,7 +357,10 @@ pub(super) fn matches(
         Some(any) => any.matches_at(text, from).into_iter().collect(),
         None => (0..table.rules.len()).collect(),
     };
-    for Compiled { rule, whole, .. } in matching.into_iter().filter_map(|at| table.rules.get(at)) {
+    for compiled in matching.into_iter().filter_map(|at| table.rules.get(at)) {
+        let (rule, Some(whole)) = (compiled.rule, compiled.whole()) else {
+            continue;
+        };
         let mut at = from;
         // No rule matches an empty text, so each match moves on.
         while let Some(captures) = whole.captures_at(text, at) {
@@ -367,15 +386,17 @@ pub(super) fn begun(channel: Channel, text: &str, from: usize) -> usize {
         let mut over = from;
         if compiled.rule.ends == Ends::AtOnce {
             // One that ends with the text may have ended because of that: a key in PEM form does.
-            while let Some(found) = compiled
-                .whole
-                .find_at(text, over)
-                .filter(|found| found.end() < text.len())
-            {
+            let finished = |from| {
+                compiled
+                    .whole()?
+                    .find_at(text, from)
+                    .filter(|found| found.end() < text.len())
+            };
+            while let Some(found) = finished(over) {
                 over = found.end();
             }
         }
-        let found = compiled.begun.find_at(text, over);
+        let found = compiled.begun().and_then(|begun| begun.find_at(text, over));
         found.map_or(text.len(), |found| found.start())
     };
     table.rules.iter().map(begins).min().unwrap_or(text.len())
