@@ -1,4 +1,4 @@
-// @release
+// @change
 /** What an AI SDK prompt may hold beside text, what the model thought, and what tools give back. */
 import { type FilePart, generateText, type ModelMessage, stepCountIs, streamText, type ToolSet, tool } from "ai";
 import { codexCli } from "deep-factor-providers/ai-sdk";

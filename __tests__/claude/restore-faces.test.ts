@@ -1,4 +1,4 @@
-// @release
+// @change
 /**
  * A conversation whose process ends behind each turn, told anew from the words and calls alone, as every face and client of the gateway
  * tells it: the API is asked what it would be asked in one process.

@@ -1,4 +1,4 @@
-// @release
+// @change
 /** What a client of Messages says of thinking: `disabled` is a wish, which goes to who can do without, and is never refused. */
 import { createQwenCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
