@@ -12,6 +12,7 @@ import aiSdk from "../src/js/ai-sdk/prompt.cjs";
 import knownModule from "../src/js/known.cjs";
 import messages from "../src/js/messages.cjs";
 import { type Packed, Shelf } from "./facade-native-side.js";
+import { WIDE } from "./support/harness.mjs";
 
 afterEach(() => {
   vi.useRealTimers();
@@ -386,7 +387,7 @@ describe("whatever is changed in place", () => {
           expect(send(thread)).toEqual(fresh(thread));
         }
       }),
-      { numRuns: 300 },
+      { numRuns: WIDE ? 300 : 100 },
     );
   });
 

@@ -1,3 +1,4 @@
+// @change
 /**
  * The example `examples/agent-run`: what its tools give away and what not, how a person decides, and the whole of it as a
  * person runs it.
