@@ -28,7 +28,7 @@ use crate::live::streams::{LineProcess, StreamEvent};
 use crate::live::turn::{Report, TurnEnd};
 use crate::print::{NotStarted, Surroundings, schema_left_out};
 use crate::scratch::Leftover;
-use crate::stream_json::{self as control, Inbound};
+use crate::stream_json::{self, Inbound};
 use dfp_model::event::{Event, Outcome};
 use dfp_process::activity::now_ms;
 use dfp_provider::choices::lacking;
@@ -229,7 +229,7 @@ impl ClaudeSession {
             let model = self.facts.model.clone();
             self.check_choices(&model, events);
         }
-        match control::read(line) {
+        match stream_json::read(line) {
             Some(Inbound::Answer { request_id, answer, .. }) if request_id == COST => {
                 let cause = answer.and_then(|answer| turns::cause_of_miss(answer.get()));
                 return self.release(cause, events);
@@ -370,8 +370,8 @@ impl ClaudeSession {
                     }
                 }
             }
-            Inbound::Permission { request_id } => control::denied(&request_id),
-            Inbound::Unknown { request_id, subtype } => control::unknown(&request_id, &subtype),
+            Inbound::Permission { request_id } => stream_json::denied(&request_id),
+            Inbound::Unknown { request_id, subtype } => stream_json::unknown(&request_id, &subtype),
             // A refusal is an answer as well: the CLI has started.
             Inbound::Answer {
                 request_id, version, ..

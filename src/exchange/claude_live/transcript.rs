@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::dialogue::{Dialogue, NotNative, RoundReply, UserSide};
 use super::memory::Opening;
 use crate::live::setup::Setup;
-use crate::stream_json::{self as line, Block};
+use crate::stream_json::{self, Block};
 use dfp_model::message::content::{Kind, Part, Source, parts};
 use dfp_model::message::reasoning::{Origin, Returned, thinking_blocks};
 use dfp_model::message::{Content, Message, Role, ToolCall, json_value};
@@ -97,7 +97,11 @@ pub fn write(dialogue: &Dialogue, context: &TranscriptContext) -> Result<Transcr
     let mut writer = Writer::new(context.time);
     for (at, round) in dialogue.rounds.iter().enumerate() {
         let blocks = side_blocks(&round.side, context.guard)?;
-        writer.message("user", json!({"role": "user", "content": line::content(&blocks)}), None);
+        writer.message(
+            "user",
+            json!({"role": "user", "content": stream_json::content(&blocks)}),
+            None,
+        );
         if at == 0
             && let Some(now) = context.opening
         {
@@ -123,7 +127,7 @@ pub fn write(dialogue: &Dialogue, context: &TranscriptContext) -> Result<Transcr
     }
     Ok(Transcript {
         lines: writer.lines,
-        line: line::user(&blocks),
+        line: stream_json::user(&blocks),
         deferred: deferred.map(|(call, result)| DeferredCall {
             id: call.id.clone(),
             result,
@@ -133,10 +137,13 @@ pub fn write(dialogue: &Dialogue, context: &TranscriptContext) -> Result<Transcr
 
 /// The blocks of what the user's side says at once.
 fn side_blocks(side: &UserSide, guard: Option<Guard>) -> Result<Vec<Block>, NotNative> {
-    let results = side.results.iter().map(|(call, result)| line::result(&call.id, result));
+    let results = side
+        .results
+        .iter()
+        .map(|(call, result)| stream_json::result(&call.id, result));
     let mut blocks: Vec<Block> = results.collect();
     if !side.humans.is_empty() {
-        let words = line::of_humans(side.humans.iter().copied(), guard).ok_or(NotNative {
+        let words = stream_json::of_humans(side.humans.iter().copied(), guard).ok_or(NotNative {
             message: side.at + 1,
             why: "is the user's and says nothing",
         })?;

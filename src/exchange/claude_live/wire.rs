@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 use super::value_of;
 use crate::live::setup::{Changeable, Setup};
 use crate::print;
-use crate::stream_json::{self as control, success};
+use crate::stream_json::{self, success};
 use dfp_process::Vars;
 use dfp_provider::claude::requests::{EXTRA_BODY, with_fields};
 use dfp_provider::claude::{EFFORT_LEVEL, MAX_OUTPUT_TOKENS, TOOL_SEARCH};
@@ -86,7 +86,7 @@ pub fn initialize(request_id: &str, setup: &Setup) -> String {
         false => Cow::Borrowed(text),
     };
     let own = setup.system_prompt();
-    control::request(
+    stream_json::request(
         request_id,
         Ours::Initialize {
             system_prompt: own.map(with_names),
@@ -121,22 +121,22 @@ fn names_of_tools(setup: &Setup) -> String {
 
 /// The request for the CLI's version. It tells the CLI nothing, and is answered as soon as the CLI has started.
 pub fn binary_version(request_id: &str) -> String {
-    control::request(request_id, Ours::GetBinaryVersion)
+    stream_json::request(request_id, Ours::GetBinaryVersion)
 }
 
 /// The request for what the session has cost. It asks no API (2.1.332).
 pub fn session_cost(request_id: &str) -> String {
-    control::request(request_id, Ours::GetSessionCost)
+    stream_json::request(request_id, Ours::GetSessionCost)
 }
 
 /// The request to put `settings` into force, over those of the command line.
 fn flag_settings(request_id: &str, settings: &Value) -> String {
-    control::request(request_id, Ours::ApplyFlagSettings { settings })
+    stream_json::request(request_id, Ours::ApplyFlagSettings { settings })
 }
 
 /// The request for the form in which the model's thinking is shown; `None` for the CLI's own.
 fn thinking_display(request_id: &str, display: Option<&str>) -> String {
-    control::request(
+    stream_json::request(
         request_id,
         Ours::SetMaxThinkingTokens {
             max_thinking_tokens: None,
@@ -148,7 +148,7 @@ fn thinking_display(request_id: &str, display: Option<&str>) -> String {
 /// The request for a budget of tokens for thinking: 0 ends it, and `None` leaves it to the CLI. A model that always thinks takes no
 /// notice (2.1.332).
 fn thinking_budget(request_id: &str, tokens: Option<u64>) -> String {
-    control::request(
+    stream_json::request(
         request_id,
         Ours::SetMaxThinkingTokens {
             max_thinking_tokens: Some(tokens),
@@ -159,7 +159,7 @@ fn thinking_budget(request_id: &str, tokens: Option<u64>) -> String {
 
 /// The request to stop the turn.
 pub fn interrupt(request_id: &str) -> String {
-    control::request(request_id, Ours::Interrupt)
+    stream_json::request(request_id, Ours::Interrupt)
 }
 
 /// The answer to the hook: the call is left to the caller, and the turn ends (CLI-FACTS 1b §7).
@@ -405,11 +405,11 @@ mod tests {
         let id = hook["response"]["request_id"].as_str().unwrap();
         assert_eq!(json(&deferred(id)), hook);
         assert_eq!(
-            json(&control::refused("r2", "what?")),
+            json(&stream_json::refused("r2", "what?")),
             json!({"type": "control_response", "response": {"subtype": "error", "request_id": "r2", "error": "what?"}})
         );
         assert_eq!(
-            json(&control::denied("r3"))["response"]["response"]["behavior"],
+            json(&stream_json::denied("r3"))["response"]["response"]["behavior"],
             json!("deny")
         );
         assert_eq!(
