@@ -4,8 +4,8 @@
  *
  * - `// @change`: the widths of what a file without a mark has a sample of, most of them one table over many real CLIs, and single options
  *   that a change elsewhere seldom breaks. It runs with `.ci/run` (TEST_CHANGE) and with `--all`.
- * - `// @release`: slow, and guards a release: whole suites of CLIs that change seldom here, a single fact of every CLI that starts all of
- *   them, other majors of the frameworks, bundlers, conformance, clients in Python. It runs with `npm test -- --all` (TEST_ALL).
+ * - `// @release`: slow, and guards a release: whole suites of CLIs that change seldom here, other majors of the frameworks, bundlers,
+ *   conformance. It runs with `npm test -- --all` (TEST_ALL).
  * - `// @long`: takes long, and is begun before those without a mark: begun last, it would keep a worker busy while the others have
  *   nothing left. (Vitest would go by its last run, and in a clean clone, which has none, by the size of a file.)
  */

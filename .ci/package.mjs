@@ -5,8 +5,7 @@
  * In flows the built tree, and as an argument the folder of the addon, `src/js` by default. It is laid out as for a release (of the platforms, only this machine's has its addon), linted (publint,
  * are-the-types-wrong), and installed from a registry on 127.0.0.1 into empty projects: by npm, pnpm and yarn, with the oldest
  * and the newest `@langchain/core` there is and without it, as many projects at a time as there are cores. `consumer.mjs` says what
- * each project then does. With TEST_CHANGE (`.ci/run`), each kind of package manager is met once: npm, pnpm, and of yarn the one
- * without node_modules, which is the strictest.
+ * each project then does.
  */
 import { execFile, execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -33,9 +32,8 @@ const EXPECTED = [
 /** For one command of a package manager or of a project: what takes longer hangs. */
 const LIMIT_MS = 120_000;
 const NEWEST = manifestOf(join(ROOT, "node_modules/@langchain/core")).version;
-const { TEST_CHANGE } = process.env;
 /** The peer dependency is `>=0.3 <2`: its ends, and the oldest 1.x that is in wide use. */
-const CORES = ["0.3.80", ...(TEST_CHANGE ? [] : ["1.1.49"]), NEWEST];
+const CORES = ["0.3.80", "1.1.49", NEWEST];
 export const MANAGERS = /** @type {const} */ ({
   pnpm: ["pnpm", "12.21.0", "bin/pnpm.mjs"],
   yarn: ["yarn", "1.22.22", "bin/yarn.js"],
@@ -166,11 +164,10 @@ async function install(temp, packages) {
 async function installAll(project, url) {
   const npmInstall = npm(["install", "--no-audit", "--no-fund"], process.env);
   const tsc = nodeBin(ROOT, "typescript", "tsc");
-  const managerOf = async (/** @type {keyof typeof MANAGERS} */ key) => {
-    const [name, version, bin] = MANAGERS[key];
-    return join(await installed(name, version), bin);
-  };
-  const [pnpm, berry] = await Promise.all([managerOf("pnpm"), managerOf("berry")]);
+  const managers = await Promise.all(
+    Object.values(MANAGERS).map(async ([name, version, bin]) => join(await installed(name, version), bin)),
+  );
+  const [pnpm = "", yarn = "", berry = ""] = managers;
   const byNpm = CORES.map((core) => async () => {
     const label = `npm, @langchain/core ${core}`;
     const made = await project(label, npmInstall, { core });
@@ -179,18 +176,11 @@ async function installAll(project, url) {
     await consumer.commandLine(made, label);
   });
   const core = NEWEST;
-  /** @typedef {[string, string[], Record<string, string>, string[]?]} Other */
-  /** @type {Other[]} */
-  const foldersOfYarn = TEST_CHANGE
-    ? []
-    : [
-        ["yarn 1", [await managerOf("yarn"), "install", "--non-interactive", "--no-progress"], {}],
-        ["yarn 4, node_modules", [berry, "install"], { ".yarnrc.yml": yarnrc(url, "node-modules"), "yarn.lock": "" }],
-      ];
-  /** @type {Other[]} */
+  /** @type {[string, string[], Record<string, string>, string[]?][]} */
   const others = [
     ["pnpm", [pnpm, "install", "--ignore-workspace"], {}],
-    ...foldersOfYarn,
+    ["yarn 1", [yarn, "install", "--non-interactive", "--no-progress"], {}],
+    ["yarn 4, node_modules", [berry, "install"], { ".yarnrc.yml": yarnrc(url, "node-modules"), "yarn.lock": "" }],
     [
       "yarn 4, PnP",
       [berry, "install"],

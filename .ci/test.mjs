@@ -74,7 +74,7 @@ export function listChecks(root, { ci = false, all = false } = {}) {
       env: { ...LINTED, RUST_TEST_THREADS: String(2 * availableParallelism()) },
       count: countCargo,
     },
-    // This and what follows up to vitest goes on beside cargo's tests, which leave a core idle half of the time.
+    // This and what follows up to vitest goes on beside cargo's tests, many of which wait.
     ...change({ name: "cargo doc", command: ["node", ".ci/doc.mjs"], early: "cargo clippy" }),
     // What cargo has just compiled for its own tests is most of the unoptimised addon.
     {
@@ -86,7 +86,7 @@ export function listChecks(root, { ci = false, all = false } = {}) {
     { name: "packages", command: ["node", ".ci/install.mjs"], env: levelOf({ ci, all }), early: true },
     { name: "tsc", ...bin("typescript", "tsc", "-p", "tsconfig.json"), early: "build" },
     // For every change with the addon of the tests: what is packed is the same, and an optimised build takes as long as the tests.
-    ...change({ name: "package", ...script("test:package"), env: levelOf({ ci, all }), early: "build" }),
+    ...change({ name: "package", ...script("test:package"), early: "build" }),
     {
       name: "vitest",
       ...bin("vitest", "vitest", "run"),

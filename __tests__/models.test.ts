@@ -112,7 +112,7 @@ describe.skipIf(!HERE)("the other real CLIs", { timeout: 120_000 }, () => {
     expect(api.requests).toEqual([]);
   });
 
-  it.runIf(ALL)("opencode tells the models of the providers that are connected", async () => {
+  it("opencode tells the models of the providers that are connected", async () => {
     const { api, create } = await withCli("opencode", { script: none });
     const provider = create({ model: undefined });
     const models = facts(await provider.models());

@@ -126,32 +126,29 @@ describe.skipIf(!HERE)("opencode", { timeout: 300_000 }, () => {
     expect(api.requests.map(({ body }) => body.reasoning_effort)).toEqual(["low"]);
   });
 
-  it.runIf(ALL)(
-    "live: the same, and a variant that the model has not, as that for no reasoning, is told, and the call made without it",
-    async () => {
-      const { api, create } = await withCli("opencode", { script });
-      const provider = create({ engine: "live", config: opencodeConfig(api.url, true) });
-      const calls = [
-        {},
-        { reasoning: { effort: "low" } },
-        { reasoning: { effort: "nonsense" } },
-        { model: "mock/m2", reasoning: { effort: "low" } },
-        { reasoning: "off" as const },
-      ];
-      const told: unknown[] = [];
-      for (const options of calls) {
-        const { reply, warnings, run } = await ask(provider as never, ["hi"], options);
-        told.push([reply.content, run?.engine, ...warnings]);
-      }
-      expect(told).toEqual([
-        ["ok", "live"],
-        ["ok", "live"],
-        ["ok", "live", "UNSUPPORTED_OPTION"],
-        ["ok", "live", "UNSUPPORTED_OPTION"],
-        ["ok", "live", "UNSUPPORTED_OPTION"],
-      ]);
-      const efforts = api.requests.map(({ body }) => body.reasoning_effort);
-      expect(efforts).toEqual([undefined, "low", undefined, undefined, undefined]);
-    },
-  );
+  it("live: the same, and a variant that the model has not, as that for no reasoning, is told, and the call made without it", async () => {
+    const { api, create } = await withCli("opencode", { script });
+    const provider = create({ engine: "live", config: opencodeConfig(api.url, true) });
+    const calls = [
+      {},
+      { reasoning: { effort: "low" } },
+      { reasoning: { effort: "nonsense" } },
+      { model: "mock/m2", reasoning: { effort: "low" } },
+      { reasoning: "off" as const },
+    ];
+    const told: unknown[] = [];
+    for (const options of calls) {
+      const { reply, warnings, run } = await ask(provider as never, ["hi"], options);
+      told.push([reply.content, run?.engine, ...warnings]);
+    }
+    expect(told).toEqual([
+      ["ok", "live"],
+      ["ok", "live"],
+      ["ok", "live", "UNSUPPORTED_OPTION"],
+      ["ok", "live", "UNSUPPORTED_OPTION"],
+      ["ok", "live", "UNSUPPORTED_OPTION"],
+    ]);
+    const efforts = api.requests.map(({ body }) => body.reasoning_effort);
+    expect(efforts).toEqual([undefined, "low", undefined, undefined, undefined]);
+  });
 });

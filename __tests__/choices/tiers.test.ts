@@ -13,7 +13,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { withApi } from "../api/setup.js";
 import { HERE } from "../clis/real.js";
 import { LIVE_CODEX, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
-import { ALL, createProvider, MAIN_RUN, RUNS, sampleOf, shareOf, withClaude, withCli } from "../support/harness.mjs";
+import { ALL, createProvider, MAIN_RUN, RUNS, shareOf, withClaude, withCli } from "../support/harness.mjs";
 import { ask, gone, told } from "../support/live.mjs";
 
 /** The messages of the warnings. */
@@ -114,37 +114,32 @@ const CODEXES = [
   [OLDEST_LIVE_CODEX, "live"],
 ] as const;
 
-// The oldest one with all alone: npm installs it for this.
-describe.skipIf(!HERE).each(sampleOf(CODEXES, 2))(
-  "service tier of codex %s, %s",
-  { timeout: 300_000 },
-  (version, engine) => {
-    it("is sent with each call, in place, and what codex leaves out is told", async () => {
-      const { api, options } = await withCli("codex", { version, script: () => ({ text: "ok" }) });
-      const provider = createCodexCliProvider({ ...options, engine, model: "gpt-5.5" });
-      onTestFinished(() => provider.close());
-      const thread: BaseMessage[] = [];
-      const told: unknown[] = [];
-      // In print form, each is a start that knows nothing of the others.
-      const turns = [0, 1, 2, 3, 4].filter((turn) => ALL || engine === "live" || turn % 2 === 1);
-      const of = <T>(all: T[]) => turns.map((turn) => all[turn]);
-      for (const serviceTier of of([undefined, "priority", "flex", "nonsense", undefined])) {
-        thread.push(new HumanMessage("go"));
-        const { message, warnings, run } = await ask(provider, thread, { serviceTier });
-        told.push([run?.continued ?? false, ...warnings]);
-        thread.push(message);
-      }
-      const flex = version === OLDEST_LIVE_CODEX ? undefined : "flex";
-      const sent = of([undefined, "priority", flex, undefined, undefined]);
-      expect(api.requests.map(({ body }) => body.service_tier)).toEqual(sent);
-      const ignored = "UNSUPPORTED_OPTION";
-      const live = [[false], [true], flex ? [true] : [true, ignored], [true, ignored], [true]];
-      // In print form codex itself warns of one that the model has not.
-      const print = live.map((_, n) => (n === 3 ? [false, "CLI_WARNING"] : [false]));
-      expect(told).toEqual(of(engine === "live" ? live : print));
-    });
-  },
-);
+describe.skipIf(!HERE).each(CODEXES)("service tier of codex %s, %s", { timeout: 300_000 }, (version, engine) => {
+  it("is sent with each call, in place, and what codex leaves out is told", async () => {
+    const { api, options } = await withCli("codex", { version, script: () => ({ text: "ok" }) });
+    const provider = createCodexCliProvider({ ...options, engine, model: "gpt-5.5" });
+    onTestFinished(() => provider.close());
+    const thread: BaseMessage[] = [];
+    const told: unknown[] = [];
+    // In print form, each is a start that knows nothing of the others.
+    const turns = [0, 1, 2, 3, 4].filter((turn) => ALL || engine === "live" || turn % 2 === 1);
+    const of = <T>(all: T[]) => turns.map((turn) => all[turn]);
+    for (const serviceTier of of([undefined, "priority", "flex", "nonsense", undefined])) {
+      thread.push(new HumanMessage("go"));
+      const { message, warnings, run } = await ask(provider, thread, { serviceTier });
+      told.push([run?.continued ?? false, ...warnings]);
+      thread.push(message);
+    }
+    const flex = version === OLDEST_LIVE_CODEX ? undefined : "flex";
+    const sent = of([undefined, "priority", flex, undefined, undefined]);
+    expect(api.requests.map(({ body }) => body.service_tier)).toEqual(sent);
+    const ignored = "UNSUPPORTED_OPTION";
+    const live = [[false], [true], flex ? [true] : [true, ignored], [true, ignored], [true]];
+    // In print form codex itself warns of one that the model has not.
+    const print = live.map((_, n) => (n === 3 ? [false, "CLI_WARNING"] : [false]));
+    expect(told).toEqual(of(engine === "live" ? live : print));
+  });
+});
 
 it.skipIf(!HERE)("a codex that lists a model's tiers otherwise is believed", { timeout: 120_000 }, async () => {
   const { api, options } = await withCli("codex", { script: () => ({ text: "ok" }) });

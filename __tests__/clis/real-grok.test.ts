@@ -1,4 +1,4 @@
-// @release
+// @change
 /** The real grok against a scripted Chat Completions API. */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

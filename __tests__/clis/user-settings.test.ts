@@ -1,4 +1,4 @@
-// @release
+// @change
 /** What the user's settings do to calls of a model alone: nothing where the CLI lets it be overruled, and told by the call and by health where not. */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";

@@ -1,4 +1,4 @@
-// @release
+// @change
 /** The real copilot without a login, and in a folder that the user has trusted in it. */
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

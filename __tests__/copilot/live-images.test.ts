@@ -1,4 +1,4 @@
-// @release
+// @change
 /** copilot live and what is no text, against the real server. */
 import { AIMessage, ToolMessage } from "@langchain/core/messages";
 import { createCopilotCliProvider } from "deep-factor-providers";

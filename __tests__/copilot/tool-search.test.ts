@@ -1,4 +1,4 @@
-// @release
+// @change
 /** `tools: { search: true }` with copilot's own search: names alone, a search, a native call, and the same again in a session that is resumed. */
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { createCopilotCliProvider, type ProviderEvent } from "deep-factor-providers";

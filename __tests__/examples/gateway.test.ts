@@ -1,4 +1,4 @@
-// @release
+// @change
 /** The example of the gateway: two clients, each a loop in one process. */
 import { expect, it } from "vitest";
 import { runGateway } from "../../examples/gateway/run.mjs";

@@ -1,4 +1,4 @@
-// @release
+// @change
 /** Suites of others, all of their cases for the faces there are: compatcanary, and llm-comply where Python can install it. */
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";

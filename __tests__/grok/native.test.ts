@@ -1,4 +1,4 @@
-// @release
+// @change
 /** What the real grok sends natively beside text, in print form and warm: images at their places, and the schema of an answer. */
 import { AIMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import type { CliProvider, MessageInput, ProviderEvent } from "deep-factor-providers";

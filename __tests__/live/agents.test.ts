@@ -1,4 +1,4 @@
-// @release
+// @change
 /** What agents do to every live form, and its CLI is not made for: one table, each row against the real CLIs. */
 import { AIMessage, type BaseMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { describe, expect, it } from "vitest";

@@ -1,4 +1,4 @@
-// @release
+// @change
 /** Several calls under one id in one answer, as some gateways give them: each is run once, and its own result reaches the model. */
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { runAgent } from "deep-factor-providers";

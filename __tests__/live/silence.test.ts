@@ -1,4 +1,4 @@
-// @release
+// @change
 /** An answer without a word, told alike by every engine of every CLI: against the real ones. */
 import { AIMessage, type BaseMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import {

@@ -1,4 +1,4 @@
-// @release
+// @change
 /** A tool whose schema is a union at its top, for which OpenAI refuses the whole request: one object's, by whichever CLI it goes out. */
 import { HumanMessage } from "@langchain/core/messages";
 import { describe, expect, it, onTestFinished } from "vitest";

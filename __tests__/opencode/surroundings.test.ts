@@ -1,4 +1,4 @@
-// @release
+// @change
 /** What a user's shell and home say to opencode, where the user's configuration is left out. */
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

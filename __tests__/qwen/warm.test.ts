@@ -1,4 +1,4 @@
-// @release
+// @change
 /** The real qwen that has no sessions, as one `--acp` process for many calls, against a scripted OpenAI API. */
 import { HumanMessage, SystemMessage } from "@langchain/core/messages";
 import { limits } from "deep-factor-providers";

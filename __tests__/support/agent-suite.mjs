@@ -2,7 +2,7 @@
 /** The agent's scenarios as tests of backends: each comes out to the letter as it says, or as the backend says that it differs. */
 import { describe, expect, it } from "vitest";
 import { play, SCENARIOS } from "./agent-scenarios.mjs";
-import { ALL, shareOf } from "./harness.mjs";
+import { ALL } from "./harness.mjs";
 
 /** What depends on the CLI, and on how its calls come. The rest is the agent's own, whoever calls. */
 const OF_THE_CLI = [
@@ -20,13 +20,12 @@ const OF_THE_CLI = [
  */
 export function testScenarios(backends, { sample = false } = {}) {
   const chosen = SCENARIOS.filter(({ name }) => ALL || !sample || OF_THE_CLI.includes(name));
-  // Each by one of the backends where not everything is run: the transcripts are the same to the letter.
-  describe.each(backends.map((backend, which) => ({ ...backend, which })))("$name", ({ which, ...backend }) => {
+  describe.each(backends)("$name", (backend) => {
     it("differs in scenarios that there are", () => {
       const names = SCENARIOS.map(({ name }) => name);
       expect(Object.keys(backend.differs ?? {}).filter((name) => !names.includes(name))).toEqual([]);
     });
-    it.each(shareOf(chosen, which, backends.length))("$name", async (scenario) => {
+    it.each(chosen)("$name", async (scenario) => {
       const { transcript, notes, result, events } = await play(scenario, backend);
       expect(transcript).toBe(backend.differs?.[scenario.name]?.transcript ?? scenario.transcript);
       if (scenario.notes) expect(notes).toEqual(scenario.notes);

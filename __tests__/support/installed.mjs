@@ -84,7 +84,6 @@ export const OF_RELEASE = Object.freeze([
   "@temporalio/testing",
   "@vercel/nft",
   "ai",
-  "compatcanary",
   "esbuild",
   "fastify",
   "next",
@@ -102,6 +101,7 @@ export const OF_CHANGE = Object.freeze([
   "@langchain/openai",
   "@openai/agents-extensions",
   "bullmq",
+  "compatcanary",
   "pg",
 ]);
 

@@ -16,6 +16,8 @@ const SETS = Object.freeze({
   "llm-comply": ["llm-comply==0.5.0"],
   // The official clients of the gateway's faces, and what is asked for most beside them, which wants an older openai.
   clients: ["openai==3.54.0", "anthropic==2.12.0", "langchain-openai==1.7.3", "langchain-anthropic==1.7.7"],
+  // The example of the gateway, for which the others would be installed for nothing.
+  anthropic: ["anthropic==2.12.0"],
   // Its tool runner asks for a thread that the API keeps; langchain-anthropic wants an older anthropic.
   runner: ["anthropic==2.14.0"],
   litellm: ["litellm[mcp]==1.106.2"],

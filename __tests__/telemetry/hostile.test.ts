@@ -7,7 +7,6 @@ import { type AgentTool, createFallbackProvider, createFileCheckpoint, runAgent 
 import fc from "fast-check";
 import { expect, it, onTestFinished } from "vitest";
 import { collect, failureOf, withApi } from "../api/setup.js";
-import { ALL } from "../support/harness.mjs";
 
 /** Throws whatever is asked of it. */
 const POISON = new Proxy(
@@ -131,6 +130,6 @@ it("whatever any method does, everything comes to the same", { timeout: 120_000 
     fc.asyncProperty(moods, async (moods) => {
       expect(await everything(telemetryOf(moods))).toEqual(plain);
     }),
-    { numRuns: ALL ? 40 : 15 },
+    { numRuns: 40 },
   );
 });

@@ -41,7 +41,7 @@ export async function runGateway(print) {
     print("openai, in JavaScript");
     await loop(new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: gateway.token }), { ...ask, print });
     print(`${pids.size} process`);
-    const python = await pythonWith("clients");
+    const python = await pythonWith("anthropic");
     if (python === undefined) return print("anthropic, in Python: neither is here");
     print("anthropic, in Python");
     const program = fileURLToPath(new URL("client.py", import.meta.url));

@@ -1,4 +1,4 @@
-// @release
+// @change
 /**
  * What LangChain's standard tests ask about content blocks: text, images, sound and files, in the forms that messages have them. What a
  * provider can't take is refused by name, never left out.

@@ -1,4 +1,4 @@
-// @release
+// @change
 /** What LangChain's standard tests ask of any chat model whose answers fit a schema. */
 import { AIMessage } from "@langchain/core/messages";
 import { ChatPromptTemplate } from "@langchain/core/prompts";
