@@ -128,43 +128,70 @@ describe("documents", () => {
   });
 });
 
-describe.skipIf(lacks("modes"))("a reader's program runs to its end", () => {
-  it.skipIf(lacks("links")).each(code.filter(isRun).map((block) => [place(block), block] as const))(
-    "%s",
-    async (_, block) => {
-      const api = await startAnthropic(() => ({ text: "hello" }));
-      const server = await startOpenAi(() => ({ text: "hello" }));
-      const claude = isolateClaude({ baseUrl: api.url });
-      try {
-        const bin = join(claude.home, "bin");
-        mkdirSync(bin);
-        symlinkSync(claude.cliPath, join(bin, "claude"));
-        // A script that a document shows is there for the programs of that document.
-        for (const { text } of blocks.filter(({ file, text }) => file === block.file && text.startsWith("#!"))) {
-          writeFileSync(join(bin, "my-cli"), text);
-          chmodSync(join(bin, "my-cli"), 0o755);
-        }
-        const given = { ...process.env, ...claude.env, SECOND_GATEWAY: api.url };
-        const kept = Object.entries(given).filter(([, value]) => value !== undefined);
-        const env = { ...Object.fromEntries(kept), PATH: [bin, "/usr/bin", "/bin"].join(delimiter) };
-        const ended = await new Promise<{ code: unknown; stderr: string }>((resolve) => {
-          const script = join("out", `${nameOf(block)}.js`);
-          const written = readFileSync(join(home, script), "utf8");
-          writeFileSync(join(home, script), written.replaceAll(THEIR_SERVER, server.url));
-          const child = execFile(process.execPath, [script], { cwd: home, env, timeout: 60_000 }, (error, _, stderr) =>
-            resolve({ code: error ? (error.signal ?? error.code) : 0, stderr }),
-          );
-          child.stdin?.end();
-        });
-        // What a logger writes is no failure.
-        expect(ended, `${place(block)}: ${ended.stderr}`).toEqual({ code: 0, stderr: expect.any(String) });
-      } finally {
-        await api.close();
-        await server.close();
-        claude.cleanup();
+/** Runs the programs that its arguments name, one after the other, and says which it has begun and which have come to their end. */
+const READER = `
+for (const program of process.argv.slice(2)) {
+  process.stderr.write("begun: " + program + "\\n");
+  await import("./" + program);
+  process.stderr.write("ended: " + program + "\\n");
+}
+`;
+
+describe.skipIf(lacks("modes"))("a reader's programs run to their end, and so does Node behind them", () => {
+  const scripts = blocks.filter(({ text }) => text.startsWith("#!"));
+  /** The documents of a folder go together; one that shows a script, which is there for its programs alone, goes by itself. */
+  const groupOf = ({ file }: Block) => (scripts.some((block) => block.file === file) ? file : dirname(file));
+  const run = code.filter(isRun);
+  // Some in one process, for a start of Node and of LangChain takes longer than most programs; not all, for a limit of time holds for each.
+  const AT_MOST = 8;
+  const shares = [...new Set(run.map(groupOf))].flatMap((group) => {
+    const all = run.filter((block) => groupOf(block) === group);
+    const starts = all.flatMap((_, index) => (index % AT_MOST === 0 ? [index] : []));
+    return starts.map((start) => all.slice(start, start + AT_MOST));
+  });
+  const rows = shares.map((own) => [own.map(place).join(" "), own] as const);
+
+  it.skipIf(lacks("links")).each(rows)("%s", async (places, own) => {
+    const api = await startAnthropic(() => ({ text: "hello" }));
+    const server = await startOpenAi(() => ({ text: "hello" }));
+    const claude = isolateClaude({ baseUrl: api.url });
+    try {
+      const bin = join(claude.home, "bin");
+      mkdirSync(bin);
+      symlinkSync(claude.cliPath, join(bin, "claude"));
+      for (const { text } of scripts.filter(({ file }) => file === own[0]?.file)) {
+        writeFileSync(join(bin, "my-cli"), text);
+        chmodSync(join(bin, "my-cli"), 0o755);
       }
-    },
-  );
+      const given = { ...process.env, ...claude.env, SECOND_GATEWAY: api.url };
+      const kept = Object.entries(given).filter(([, value]) => value !== undefined);
+      const env = { ...Object.fromEntries(kept), PATH: [bin, "/usr/bin", "/bin"].join(delimiter) };
+      const programs = own.map((block) => join("out", `${nameOf(block)}.js`));
+      for (const program of programs) {
+        const written = readFileSync(join(home, program), "utf8");
+        writeFileSync(join(home, program), written.replaceAll(THEIR_SERVER, server.url));
+      }
+      const reader = join(home, "reader.mjs");
+      writeFileSync(reader, READER);
+      const ended = await new Promise<{ code: unknown; stderr: string }>((resolve) => {
+        const child = execFile(
+          process.execPath,
+          [reader, ...programs],
+          { cwd: home, env, timeout: 110_000 },
+          (error, _, stderr) => resolve({ code: error ? (error.signal ?? error.code) : 0, stderr }),
+        );
+        child.stdin?.end();
+      });
+      // What a logger writes is no failure.
+      expect(ended, `${places}: ${ended.stderr}`).toEqual({ code: 0, stderr: expect.any(String) });
+      const marks = [...ended.stderr.matchAll(/^(?:begun|ended): .*$/gm)].map(([mark]) => mark);
+      expect(marks, ended.stderr).toEqual(programs.flatMap((program) => [`begun: ${program}`, `ended: ${program}`]));
+    } finally {
+      await api.close();
+      await server.close();
+      claude.cleanup();
+    }
+  });
 });
 
 describe("the checks themselves", () => {

@@ -250,9 +250,9 @@ export async function everything(signal: AbortSignal): Promise<void> {
   assertType<Equal<typeof native.limits, typeof limits>>();
   createClaudeCliProvider({ logger: console });
   createClaudeCliProvider({
-    logger: ({ level, time, message, provider, runId, pid, fields }) => {
+    logger: ({ level, time, message, provider, runId, pid, fields: { exitCode } }) => {
       assertType<Equal<typeof level, "debug" | "info" | "warn" | "error">>();
-      updates.push(`${time} ${message} ${provider} ${runId} ${pid} ${fields.exitCode}`);
+      updates.push(`${time} ${message} ${provider} ${runId} ${pid} ${exitCode}`);
     },
   });
   // @ts-expect-error not a logger
