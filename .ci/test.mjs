@@ -70,8 +70,13 @@ export function listChecks(root, { ci = false, all = false } = {}) {
     {
       name: "cargo test",
       command: ["cargo", "test", "--no-fail-fast"],
-      // Many of the tests wait for processes: with a test per core, cores would be idle.
-      env: { ...LINTED, RUST_TEST_THREADS: String(2 * availableParallelism()) },
+      // Many of the tests wait for processes: with a test per core, cores would be idle. A property is shown 256 cases each time, and
+      // before a release what seldom comes by chance.
+      env: {
+        ...LINTED,
+        RUST_TEST_THREADS: String(2 * availableParallelism()),
+        ...(all && { PROPTEST_CASES: "2000" }),
+      },
       count: countCargo,
     },
     // This and what follows up to vitest goes on beside cargo's tests, many of which wait.

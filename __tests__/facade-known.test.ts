@@ -12,7 +12,7 @@ import aiSdk from "../src/js/ai-sdk/prompt.cjs";
 import knownModule from "../src/js/known.cjs";
 import messages from "../src/js/messages.cjs";
 import { type Packed, Shelf } from "./facade-native-side.js";
-import { WIDE } from "./support/harness.mjs";
+import { ALL } from "./support/harness.mjs";
 
 afterEach(() => {
   vi.useRealTimers();
@@ -387,7 +387,7 @@ describe("whatever is changed in place", () => {
           expect(send(thread)).toEqual(fresh(thread));
         }
       }),
-      { numRuns: WIDE ? 300 : 100 },
+      { numRuns: ALL ? 300 : 100 },
     );
   });
 

@@ -185,8 +185,6 @@ fn setup() -> impl Strategy<Value = (Builtins, &'static str, RunLimits)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
-
     #[test]
     fn any_order_of_events_keeps_the_promises((builtins, policy, limits) in setup(), events in prop::collection::vec(event(), 0..60)) {
         let mut seen = Seen::default();

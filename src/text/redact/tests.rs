@@ -224,8 +224,6 @@ fn tricky() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1024))]
-
     #[test]
     fn pieces_give_what_the_whole_gives(text in tricky(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8)) {
         let redactor = Redactor::new([], ["0123456789abcdef", "0123456789abcdefXYZ", "correct horse battery"]);

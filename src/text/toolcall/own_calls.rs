@@ -624,8 +624,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_000))]
-
         /// The law that everything else here relies on.
         #[test]
         fn what_is_escaped_once_more_is_the_same(text in texts()) {

@@ -213,8 +213,6 @@ fn labelish() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
-
     #[test]
     fn labelled_text_gives_its_turns_back(
         parts in prop::collection::vec((labelish(), labelish(), labelish(), 0..5_u8, any::<bool>()), 1..6),

@@ -91,8 +91,6 @@ fn is_left_of(part: &str, whole: &str) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
-
     #[test]
     fn the_gate_lets_through_what_is_left_of_the_whole(
         text in adversarial(),

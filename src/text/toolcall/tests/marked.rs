@@ -291,8 +291,6 @@ fn cut<'a>(text: &'a str, cuts: &[prop::sample::Index]) -> Vec<&'a str> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
-
     #[test]
     fn without_the_mark_nothing_is_a_call(
         text in prop_oneof![4 => unmarked(), 1 => any::<String>()],

@@ -466,8 +466,6 @@ fn set_off(text: &str, way: u8) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_500))]
-
     #[test]
     fn a_quotation_is_no_call_however_it_came_into_the_thread(
         args in args(),
