@@ -19,11 +19,12 @@ completed: I see.`,
 export const CODEX = callingCli("codex", DIFFERS);
 
 /**
+ * An answer of the scripted API to the live engine, whose calls are native.
  * @param {import("./agent-scenarios.mjs").Turn} turn
  * @param {number} index of the turn, for ids
  * @returns {import("./openai.mjs").Answer}
  */
-function toAnswer({ text, calls = [], hang }, index) {
+export function toAnswer({ text, calls = [], hang }, index) {
   if (hang) return { hang };
   const said = text === undefined ? [] : [{ text }];
   const made = calls.map(({ name, args = {} }, place) => ({ call: name, id: `call_${index + 1}_${place}`, args }));

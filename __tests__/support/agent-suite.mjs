@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { play, SCENARIOS } from "./agent-scenarios.mjs";
 import { ALL } from "./harness.mjs";
 
-/** What depends on the CLI, and on how its calls come. The rest is the agent's own, whoever calls. */
+/** What depends on the CLI, and on how its calls come. The rest is the agent's own, whoever calls. @type {readonly string[]} */
 const OF_THE_CLI = [
   "an answer without tools",
   "parallel calls, one of which fails",
@@ -16,14 +16,16 @@ const OF_THE_CLI = [
 
 /**
  * @param {readonly import("./agent-scenarios.mjs").Backend[]} backends
- * @param {{ sample?: boolean }} [options] `sample`: where not everything is run, only what depends on the CLI
+ * @param {{ sample?: boolean | readonly string[] }} [options] `sample`: where not everything is run, only what depends on the CLI, or
+ *   the scenarios of these names
  */
 export function testScenarios(backends, { sample = false } = {}) {
-  const chosen = SCENARIOS.filter(({ name }) => ALL || !sample || OF_THE_CLI.includes(name));
+  const names = sample === true ? OF_THE_CLI : sample;
+  const chosen = SCENARIOS.filter(({ name }) => ALL || !names || names.includes(name));
   describe.each(backends)("$name", (backend) => {
     it("differs in scenarios that there are", () => {
-      const names = SCENARIOS.map(({ name }) => name);
-      expect(Object.keys(backend.differs ?? {}).filter((name) => !names.includes(name))).toEqual([]);
+      const known = SCENARIOS.map(({ name }) => name);
+      expect(Object.keys(backend.differs ?? {}).filter((name) => !known.includes(name))).toEqual([]);
     });
     it.each(chosen)("$name", async (scenario) => {
       const { transcript, notes, result, events } = await play(scenario, backend);

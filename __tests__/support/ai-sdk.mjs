@@ -8,7 +8,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { cli } from "deep-factor-providers/ai-sdk";
 import { onTestFinished } from "vitest";
-import { sampleOf, withClaude, withCli } from "./harness.mjs";
+import { sampleOf, sharing, withClaude, withCli } from "./harness.mjs";
 import { installed } from "./installed.mjs";
 import { told } from "./live.mjs";
 import { calling } from "./model.mjs";
@@ -37,7 +37,7 @@ import { calling } from "./model.mjs";
  * @property {"claude" | "codex"} cli
  * @property {boolean} pieces whether text comes piece by piece
  * @property {boolean} native whether calls are the API's own
- * @property {(script: Script, setup?: { mayRunOut?: boolean }) => Promise<Running>} start
+ * @property {(script: Script, setup?: { mayRunOut?: boolean, until?: import("./harness.mjs").Until }) => Promise<Running>} start
  */
 /**
  * @typedef {object} Running
@@ -53,9 +53,9 @@ const claude = (engine) => ({
   cli: "claude",
   pieces: true,
   native: engine === "live",
-  start: async (script, { mayRunOut = false } = {}) => {
-    const { api, options } = await withClaude({ engine, script: scripted(script, toClaude(engine)), mayRunOut });
-    return running("claude", api, options, ({ system, messages }) =>
+  start: async (script, { mayRunOut = false, until = onTestFinished } = {}) => {
+    const { api, options } = await withClaude({ engine, script: scripted(script, toClaude(engine)), mayRunOut, until });
+    return running("claude", until, api, options, ({ system, messages }) =>
       JSON.stringify([system, engine === "live" ? told({ messages }) : messages]),
     );
   },
@@ -67,9 +67,9 @@ const codex = (engine) => ({
   cli: "codex",
   pieces: engine === "live",
   native: engine === "live",
-  start: async (script, { mayRunOut = false } = {}) => {
-    const { api, options } = await withCli("codex", { script: scripted(script, toCodex(engine)), mayRunOut });
-    return running("codex", api, { ...options, engine }, ({ instructions, input }) =>
+  start: async (script, { mayRunOut = false, until = onTestFinished } = {}) => {
+    const { api, options } = await withCli("codex", { script: scripted(script, toCodex(engine)), mayRunOut, until });
+    return running("codex", until, api, { ...options, engine }, ({ instructions, input }) =>
       JSON.stringify([instructions, input]),
     );
   },
@@ -92,15 +92,27 @@ export function formOf(name) {
 }
 
 /**
+ * How the tests of a file, or of a `describe`, start a form whose one process serves many calls where they share it (see `sharing`): a model with
+ * the same options has the same process, whose script may not run out. Another form is started for each test.
+ * @param {Form} form
+ * @returns {Form["start"]}
+ */
+export function sharingStart(form) {
+  if (form.cli !== "codex" || !form.native) return form.start;
+  return sharing((answer, until) => form.start((body, index) => answer(index, body, index), { until }));
+}
+
+/**
  * @param {"claude" | "codex"} id
+ * @param {import("./harness.mjs").Until} until
  * @param {import("./scripted.mjs").ScriptedServer} api
  * @param {{ model: string, [option: string]: unknown }} options
  * @param {(body: any) => string} read
  * @returns {Running}
  */
-function running(id, api, options, read) {
+function running(id, until, api, options, read) {
   const { model: name, ...rest } = options;
-  onTestFinished(() => cli(id).close());
+  until(() => cli(id).close());
   return {
     api,
     model: (more = {}) => cli(id)(name, /** @type {never} */ ({ ...rest, ...more })),

@@ -116,6 +116,27 @@ export function sharing(open) {
 }
 
 /**
+ * What several tests of a `describe` look at, because each start of some CLIs takes a second of the processor: it is run for the first
+ * of them that asks, and ended behind the last.
+ * @template T
+ * @param {(until: Until) => Promise<T>} run
+ * @returns {() => Promise<T>}
+ */
+export function sharedRun(run) {
+  /** @type {Parameters<Until>[0][]} */
+  const ends = [];
+  /** @type {Promise<T> | undefined} */
+  let running;
+  afterAll(async () => {
+    for (const end of ends.reverse()) await end();
+  });
+  return () => {
+    running ??= run((end) => void ends.push(end));
+    return running;
+  };
+}
+
+/**
  * A provider that is closed with the test: a live one keeps its process otherwise.
  * @param {import("deep-factor-providers").ClaudeCliProviderOptions} options
  */

@@ -2,12 +2,14 @@
 /**
  * An agent of the Agent Client Protocol that keeps none of its rules: `node hostile-acp.mjs <log> <mood> [name]`. What it is sent goes to the log, a line
  * each. In the mood "rules" it breaks all that it can and answers in the end; the others are what the answer comes to, or what becomes of it.
+ * Where there is a file `<log>.mood`, its mood is the one that stands there when it is sent something.
  * A mood of `CALLING` calls the tools of its session's server, and does with them what it should not; what they come to goes to the log.
  */
-import { appendFileSync } from "node:fs";
+import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 
-const [, , log = "", mood = "", name = "hostile"] = process.argv;
+const [, , log = "", begun = "", name = "hostile"] = process.argv;
+let mood = begun;
 const write = (/** @type {string | Uint8Array} */ text) => process.stdout.write(text);
 const say = (/** @type {object} */ message) => write(`${JSON.stringify({ jsonrpc: "2.0", ...message })}\n`);
 const chunk = (/** @type {unknown} */ sessionId, /** @type {unknown} */ text, kind = "agent_message_chunk") =>
@@ -323,6 +325,8 @@ const METHODS = {
 
 for await (const line of createInterface({ input: process.stdin })) {
   appendFileSync(log, `${line}\n`);
+  const now = existsSync(`${log}.mood`) ? readFileSync(`${log}.mood`, "utf8") : mood;
+  if (now !== mood) [mood, prompts] = [now, 0];
   const { id, method, params, result } = JSON.parse(line);
   if (method === undefined) asked.get(id)?.(result);
   else METHODS[method]?.(id, params);

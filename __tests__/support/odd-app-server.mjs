@@ -1,15 +1,17 @@
 // @ts-check
 /**
- * A `codex app-server` that does what the real one can't be made to do: `node odd-app-server.mjs <mood> <log>`.
+ * A `codex app-server` that does what the real one can't be made to do: `node odd-app-server.mjs <mood> <log>`. Where there is a file
+ * `<log>.mood`, its mood is the one that stands there when it is sent something.
  *
  * In flow the lines of a client, which are kept in the log; out flow the answers of a server in that mood. Everything it says is as
  * codex 0.169.0 says it (`__tests__/fixtures/codex-app-server`).
  */
-import { appendFileSync, existsSync, readdirSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
-const [, , mood = "", log = ""] = process.argv;
+const [, , begun = "", log = ""] = process.argv;
+let mood = begun;
 let threadId = "";
 /** The thread that was resumed. */
 let resumed = "";
@@ -158,6 +160,7 @@ createInterface({ input: process.stdin }).on("line", (line) => {
   const { id, method, params } = JSON.parse(line);
   const again = existsSync(log);
   appendFileSync(log, `${line}\n`);
+  if (existsSync(`${log}.mood`)) mood = readFileSync(`${log}.mood`, "utf8");
   switch (method) {
     case "initialize":
       if (mood === "silent") return;

@@ -4,12 +4,13 @@
  *
  * In flow the requests of a client, which are kept in the log, one line of JSON each; out flow the answers of a server in that mood. What
  * it says is as opencode 1.18.34 says it; of the moods that begin with `other-`, another version. With `killed-at-` and a path, it is
- * killed once, by the first request there.
+ * killed once, by the first request there. Where there is a file `<log>.mood`, its mood is the one that stands there when it is asked.
  */
-import { appendFileSync, existsSync } from "node:fs";
+import { appendFileSync, existsSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 
-const [, , mood = "", log = ""] = process.argv;
+const [, , begun = "", log = ""] = process.argv;
+let mood = begun;
 const version = mood.startsWith("other-") ? "1.99.0" : "1.18.34";
 /** @typedef {{ info: any, parts: any[] }} Message */
 /** @type {Map<string, Message[]>} */
@@ -199,6 +200,7 @@ const server = createServer((request, response) => {
   request.on("end", () => {
     const path = (request.url ?? "").split("?")[0] ?? "";
     appendFileSync(log, `${JSON.stringify({ method: request.method, path })}\n`);
+    if (existsSync(`${log}.mood`)) mood = readFileSync(`${log}.mood`, "utf8");
     if (mood.endsWith(`killed-at-${path}`) && !existsSync(`${log}.killed`)) {
       appendFileSync(`${log}.killed`, "");
       process.kill(process.pid, "SIGKILL");
