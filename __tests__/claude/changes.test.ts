@@ -3,7 +3,7 @@
 import { type AIMessage, type BaseMessage, HumanMessage, ToolMessage } from "@langchain/core/messages";
 import type { InvokeOptions, ReasoningOptions } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
-import { createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
+import { ALL, createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask, told } from "../support/live.mjs";
 
 type Choices = Pick<InvokeOptions, "maxOutputTokens" | "stop"> & { reasoning?: ReasoningOptions };
@@ -49,11 +49,15 @@ const TOOL_CHOICES: [InvokeOptions["toolChoice"], object | undefined][] = [
   ["none", { type: "none" }],
 ];
 
+// biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
+type Body = any;
+/** All of a request but the thread. */
+const setup = ({ messages: _, metadata: __, ...request }: Body) => request;
+
 describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
   it("takes on a choice of tools in place, without a word in the thread", async () => {
     let obeys = false;
-    // biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
-    const script = ({ body }: { body: any }) => {
+    const script = ({ body }: { body: Body }) => {
       const { type = "none", name = "mcp__df__add" } = body.tool_choice ?? {};
       const calls = type !== "none" || (body.tool_choice && !obeys);
       const use = { type: "tool_use", id: `toolu_${body.messages.length}`, name, input: { n: 1 } };
@@ -67,12 +71,13 @@ describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
     expect([none.reply.content, none.reply.toolCalls]).toEqual(["ok", []]);
     obeys = true;
     // Its process would go on with a call that the thread has not, and a result that it makes up.
-    const next = await ask(provider, [new HumanMessage("other"), none.message, new HumanMessage("more")]);
+    const thread: BaseMessage[] = [new HumanMessage("other"), none.message, new HumanMessage("more")];
+    const next = await ask(provider, thread);
     expect([next.pid === none.pid, next.run?.session]).toEqual([false, "restored"]);
     expect(JSON.stringify(told(api.requests.at(-1)?.body))).not.toContain("tool_use");
-    const thread: BaseMessage[] = [];
+    thread.push(next.message);
     const lengths: number[] = [];
-    const pids = new Set<number>();
+    const pids = new Set([next.pid]);
     for (const [toolChoice] of TOOL_CHOICES) {
       const call = (thread.at(-1) as AIMessage | undefined)?.tool_calls?.[0];
       if (call?.id) thread.push(new ToolMessage({ tool_call_id: call.id, content: "3" }));
@@ -86,22 +91,25 @@ describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
     expect(pids.size).toBe(1);
     const inPlace = api.requests.slice(2).map(({ body }) => body);
     expect(inPlace.map(({ tool_choice }) => tool_choice)).toEqual(TOOL_CHOICES.map(([, told]) => told));
+    // The first two requests are of new processes as well.
+    const [ofNone, ofNext] = api.requests.map(({ body }) => setup(body));
+    for (const turn of [1, 5]) expect(setup(inPlace[turn])).toEqual(ofNone);
+    for (const turn of [0, 3]) expect(setup(inPlace[turn])).toEqual(ofNext);
+    expect(setup(inPlace[2])).toEqual({ ...setup(inPlace[4]), tool_choice: { type: "any" } });
     // Each choice once, and a turn behind a result without any.
-    for (const turn of [1, 2, 3, 4]) {
-      const { messages, metadata: _, ...request } = inPlace[turn] ?? {};
+    for (const turn of ALL ? [1, 2, 3, 4] : [4]) {
       const fresh = createProvider(own);
       const toolChoice = TOOL_CHOICES[turn]?.[0];
       await fresh.bindTools(TOOLS).invoke(thread.slice(0, lengths[turn]), { toolChoice });
       await fresh.close();
-      const { messages: ofFresh, metadata: __, ...started } = api.requests.at(-1)?.body ?? {};
-      expect(request).toEqual(started);
-      expect(told({ messages })).toEqual(told({ messages: ofFresh }));
+      const started = api.requests.at(-1)?.body;
+      expect(setup(inPlace[turn])).toEqual(setup(started));
+      expect(told(inPlace[turn])).toEqual(told(started));
     }
   });
 
   it("takes on effort, output limit, stop texts and a schema in place, and gives them up again", async () => {
-    // biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
-    const script = ({ body }: { body: any }) => ({
+    const script = ({ body }: { body: Body }) => ({
       content: [
         { type: "thinking", thinking: "T", signature: "S=" },
         { type: "text", text: body.output_config.format ? JSON.stringify(OSLO) : "ok" },
@@ -130,20 +138,29 @@ describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
     // One request for each call.
     expect(inPlace).toHaveLength(CALLS.length);
     for (const [turn, [choices, hasSchema]] of CALLS.entries()) {
-      const { messages, metadata: _, ...request } = inPlace[turn] ?? {};
-      if (turn > 0) expect(told({ messages }).slice(0, 2 * turn - 1)).toEqual(told(inPlace[turn - 1]));
+      const request = inPlace[turn];
+      if (turn > 0) expect(told(request).slice(0, 2 * turn - 1)).toEqual(told(inPlace[turn - 1]));
       expect([request.output_config.format, request.top_k]).toEqual([hasSchema ? FORMAT : undefined, 3]);
       expect(request.output_config.effort).toEqual(choices.reasoning?.effort ?? expect.any(String));
       expect(request.tools ?? []).toEqual([]);
+    }
+    // The process was started without choices: a request that has none is as the first.
+    const [first] = inPlace.map(setup);
+    const { max_tokens } = inPlace[1];
+    expect(setup(inPlace[2])).toEqual({ ...first, output_config: { ...first.output_config, format: FORMAT } });
+    expect(setup(inPlace[3])).toEqual(first);
+    expect(setup(inPlace[5])).toEqual({ ...first, max_tokens });
+    for (const turn of ALL ? CALLS.keys() : [1, 4]) {
+      const [choices, hasSchema] = CALLS[turn] ?? [{}];
       // A process that is started with these choices.
       const fresh = createProvider({ ...own, ...choices });
       await fresh.invoke(thread.slice(0, 2 * turn + 1), hasSchema ? { outputSchema } : {});
       await fresh.close();
-      const { messages: ofFresh, metadata: __, ...started } = api.requests.at(-1)?.body ?? {};
-      expect(request).toEqual(started);
-      const plain = (told: unknown) =>
-        JSON.stringify(told).replaceAll('{"type":"thinking","thinking":"T","signature":"S="},', "");
-      expect(plain(told({ messages }))).toBe(plain(told({ messages: ofFresh })));
+      const started = api.requests.at(-1)?.body;
+      expect(setup(inPlace[turn])).toEqual(setup(started));
+      const plain = (body: Body) =>
+        JSON.stringify(told(body)).replaceAll('{"type":"thinking","thinking":"T","signature":"S="},', "");
+      expect(plain(inPlace[turn])).toBe(plain(started));
     }
   });
 });

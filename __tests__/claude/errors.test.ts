@@ -1,15 +1,21 @@
 // @change
-/** What the real claude CLI, newest and oldest, does when the API fails, and what is made of it: the reason first, once, without waiting. */
+/**
+ * What the real claude CLI, newest and oldest, does when the API fails, and what is made of it: the reason first, once, without waiting.
+ * And every event of a run, and what ends one early.
+ */
 import { createServer } from "node:net";
+import { AIMessage, HumanMessage } from "@langchain/core/messages";
 import {
   createClaudeCliProvider,
   type ErrorCategory,
   ProviderError,
   type ProviderErrorCode,
+  type ProviderEvent,
 } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import type { Script } from "../support/anthropic.mjs";
-import { ALL, createProvider, VERSIONS, withClaude } from "../support/harness.mjs";
+import { ALL, createProvider, RUNS, sampleOf, sharedRun, VERSIONS, withClaude } from "../support/harness.mjs";
+import { markIn, writeToolCalls } from "../support/model.mjs";
 
 interface Case {
   answer: Exclude<Script, (...args: never) => unknown>[number];
@@ -21,6 +27,8 @@ interface Case {
   more?: object;
   /** Requests of the CLI, newest and oldest, where not one each: it asks once more on its own, differently. */
   requests?: readonly [newest: number, oldest: number];
+  /** What became of the first request, where it is not answered. */
+  outcome?: "aborted";
   options?: object;
 }
 
@@ -113,6 +121,8 @@ const CASES: Record<string, Case> = {
     category: "timeout",
     code: "TIMEOUT",
     says: /^no answer within 8000 ms/,
+    more: { partial: { text: "" } },
+    outcome: "aborted",
     options: { timeout: 8_000 },
   },
   "silence in the middle, and an idleTimeout": {
@@ -143,9 +153,15 @@ const CASES: Record<string, Case> = {
 };
 
 /** Of these, `src/provider/judge/tests/kept.rs` judges what both versions printed, in every run: the CLI itself is asked with the others. */
-const RECORDED = ["400", "403", "404", "413", "429 with retry-after", "529"];
+const RECORDED = [
+  ...["400", "400, the thread too long", "401", "403", "404", "413", "429", "429 with retry-after", "529"],
+  "a web page with status 200",
+];
 
-/** Of these, `live/behaviours-wide` asks the CLI itself wherever every change's tests run. */
+/** Of these, other tests of this file ask the CLI: what is tried again, and what reaches its limit. */
+const BELOW = ["500", "a stream that breaks", "the output limit"];
+
+/** Of these, `live/behaviours` asks the CLI itself wherever every change's tests run. */
 const BEHAVIOURS = ["silence in the middle, and an idleTimeout"];
 
 /** Each version with one of the engines, as the other tests do. */
@@ -172,15 +188,34 @@ function expectWhole(error: ProviderError) {
   expect({ ...new ProviderError(json) }).toEqual({ ...error });
 }
 
+async function collect(events: AsyncIterable<ProviderEvent>): Promise<ProviderEvent[]> {
+  const all: ProviderEvent[] = [];
+  for await (const event of events) all.push(event);
+  return all;
+}
+
+const kinds = (events: ProviderEvent[]) => events.map(({ type }) => type).filter((type) => type !== "other");
+const textOf = (events: ProviderEvent[]) =>
+  events.map((event) => (event.type === "text_delta" ? event.text : "")).join("");
+
+const TOOL = { name: "t", description: "Does it", schema: { type: "object" } };
+const CODE = { code: "```js\n```" };
+
+/** Whether each engine runs what holds for both of them: otherwise one of them does. */
+const EVERY_ROW = ALL || RUNS.length === 1;
+
+/** The events of an answer that comes in one piece. */
+const WHOLE = ["start", "session", "message", "usage", "done"];
+
 /** All versions at once: each run is a process that mostly waits. */
 const each = (test: (which: (typeof VERSIONS)[number], index: number) => Promise<void>) => async () => {
   await Promise.all(VERSIONS.map(test));
 };
 
 describe("the API", { timeout: 60_000 }, () => {
-  it.each(Object.entries(CASES).filter(([name]) => ALL || ![...RECORDED, ...BEHAVIOURS].includes(name)))(
+  it.each(Object.entries(CASES).filter(([name]) => ALL || ![...RECORDED, ...BELOW, ...BEHAVIOURS].includes(name)))(
     "%s",
-    (_, { answer, category, code, says, more, requests, options }) =>
+    (_, { answer, category, code, says, more, requests, outcome, options }) =>
       each(async (which, index) => {
         const expected = requests?.[index] ?? 1;
         const claude = await withClaude({
@@ -193,10 +228,12 @@ describe("the API", { timeout: 60_000 }, () => {
         expect(error.message).toMatch(says);
         expectWhole(error);
         expect(claude.api.requests).toHaveLength(expected);
+        if (outcome) expect(await claude.api.requests[0]?.outcome).toBe(outcome);
       })(),
   );
 
-  it(
+  // A recording is judged as well.
+  it.runIf(ALL)(
     "a connection that is refused",
     each(async (which) => {
       const { api, options } = await withClaude({ which, engine: ENGINES[which], script: [] });
@@ -210,16 +247,30 @@ describe("the API", { timeout: 60_000 }, () => {
   );
 
   it(
-    "a passing failure, which is tried again by us and not by the CLI",
+    "a passing failure, which is tried again by us and not by the CLI, and comes whole where pieces are not wanted",
     each(async (which) => {
+      // In live form, an answer comes in pieces in any case, and is not asked for again behind them.
+      const names = ENGINES[which] === "print" ? ["a stream that breaks", "500"] : ["500"];
+      const failures = names.flatMap((name) => CASES[name] ?? []);
       const { api, options } = await withClaude({
         which,
         engine: ENGINES[which],
-        script: [error(500, "boom"), { text: "better" }],
+        script: [...failures.map(({ answer }) => answer), { chunks: ["bet", "ter"] }],
       });
-      const provider = createProvider({ ...options, retry: { baseDelayMs: 1 } });
-      expect((await provider.invoke(["hi"])).content).toBe("better");
-      expect(api.requests).toHaveLength(2);
+      const provider = createProvider({ ...options, retry: { baseDelayMs: 1 }, includePartialMessages: false });
+      const events = await collect(provider.stream(["hi"]));
+      const retries = events.filter((event) => event.type === "retry");
+      expect(retries).toMatchObject(
+        failures.map(({ says, more }, n) => ({
+          by: "provider",
+          attempt: n + 1,
+          reason: expect.stringMatching(says),
+          ...more,
+        })),
+      );
+      expect(kinds(events.slice(events.findLastIndex(({ type }) => type === "retry") + 1))).toEqual(WHOLE);
+      expect(events.at(-1)).toMatchObject({ reply: { content: "better" } });
+      expect(api.requests).toHaveLength(failures.length + 1);
     }),
   );
 });
@@ -232,3 +283,190 @@ async function closedPort(): Promise<number> {
   await new Promise((resolve) => server.close(resolve));
   return port;
 }
+
+describe.each(RUNS)("claude %s, engine %s", (which, engine) => {
+  // A live session's calls are native.
+  const inPrint = it.skipIf(engine === "live");
+  const mostlyInPrint = it.runIf(EVERY_ROW || engine === "print");
+  const mostlyLive = it.runIf(EVERY_ROW || engine === "live");
+
+  /** An answer in pieces, and one that reaches its limit, with a call. */
+  const answers = sharedRun(async (until) => {
+    const chunks = ["Hel", "lo", " ", "\n\n", "🦀", " and `code {` too", "\n"];
+    const content = [
+      { type: "text", text: "Now. " },
+      { type: "tool_use", id: "toolu_1", name: "mcp__df__t", input: { x: 2 } },
+    ];
+    const script = [{ chunks }, { content, stopReason: "max_tokens" }];
+    const { api, options } = await withClaude({ which, engine, script, mayRunOut: true, until });
+    const provider = createClaudeCliProvider({ ...options, retry: false });
+    until(() => provider.close());
+    const model = provider.bindTools([TOOL]);
+    const events = await collect(model.stream(["hi"]));
+    const said = events.flatMap((event) => (event.type === "done" ? [new AIMessage(event.reply.content)] : []));
+    const limited = model.invoke([new HumanMessage("hi"), ...said, new HumanMessage("more")]);
+    const error = await limited.catch((error) => error);
+    return { chunks, events, error, asked: api.requests.length };
+  });
+
+  mostlyLive("gives every character once, in pieces that join to the message", async () => {
+    const { chunks, events } = await answers();
+    expect(events[0]).toMatchObject({ type: "start", provider: "claude", attempt: 1, pid: expect.any(Number) });
+    const message = events.find((event) => event.type === "message");
+    expect(message?.content).toBe(chunks.join(""));
+    expect(textOf(events)).toBe(chunks.join(""));
+    expect(events.filter((event) => event.type === "text_delta").length).toBeGreaterThan(3);
+    const done = events.at(-1);
+    expect(done).toMatchObject({ type: "done", reply: { content: "Hello \n\n🦀 and `code {` too" } });
+    expect(kinds(events).filter((kind) => kind !== "text_delta")).toEqual([
+      "start",
+      "session",
+      "message",
+      "usage",
+      "done",
+    ]);
+  });
+
+  // An answer behind passing failures does so as well.
+  it.runIf(ALL)("comes whole where pieces are not wanted", async () => {
+    const { options } = await withClaude({ which, engine, script: [{ chunks: ["Hel", "lo", " there"] }] });
+    const events = await collect(createProvider({ ...options, includePartialMessages: false }).stream(["hi"]));
+    expect(kinds(events)).toEqual(WHOLE);
+    expect(events.at(-1)).toMatchObject({ reply: { content: "Hello there" } });
+  });
+
+  /** A response with a call that breaks off, and the one that is asked for instead, with another call, each character a piece. */
+  const twoResponses = sharedRun(async (until) => {
+    const call = (body: unknown, args: object) =>
+      writeToolCalls([{ name: "t", args: { ...args }, id: "1" }], markIn(body));
+    let seen = () => {};
+    const cutWhen = new Promise<void>((resolve) => (seen = resolve));
+    const { api, options } = await withClaude({
+      which,
+      engine,
+      // 2.1.330 asks again in its own retries, 2.1.197 once more without streaming.
+      env: { CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK: undefined },
+      script: [
+        ({ body }) => ({
+          chunks: ["Let me see.\n", call(body, { x: 1 }), "\nAnd then", " never sent"],
+          // Three events stand before the pieces: the message, its block, a ping.
+          cutAfter: 3 + 3,
+          cutWhen,
+        }),
+        ({ body }) => ({ chunks: Array.from(`Now.\n\n${call(body, CODE)}\n`) }),
+      ],
+      until,
+    });
+    const events: ProviderEvent[] = [];
+    const provider = createClaudeCliProvider({ ...options, maxRetries: 1, retry: false, textToolCalls: "lenient" });
+    until(() => provider.close());
+    for await (const event of provider.bindTools([TOOL]).stream(["hi"])) {
+      if (textOf([event]).includes("And")) seen();
+      events.push(event);
+    }
+    return { api, events };
+  });
+
+  inPrint("never streams a tool call as text", async () => {
+    const { events } = await twoResponses();
+    const pieces = events.filter((event) => event.type === "text_delta");
+    expect(textOf(pieces.filter(({ messageId }) => messageId !== pieces[0]?.messageId))).toBe("Now.");
+    expect(events.filter((event) => event.type === "tool_call")).toEqual([
+      { type: "tool_call", toolCall: { id: "1", name: "t", args: CODE } },
+    ]);
+  });
+
+  // reasoning.test.ts has it with both engines.
+  it.runIf(ALL)("shows the model's thinking apart from its answer", async () => {
+    const content = [
+      { type: "thinking", thinking: "Let me think.", signature: "s" },
+      { type: "text", text: "Done." },
+    ];
+    const { options } = await withClaude({ which, engine, script: [{ content }] });
+    const events = await collect(createProvider(options).stream(["hi"]));
+    const thinking = events.map((event) => (event.type === "thinking_delta" ? event.text : "")).join("");
+    expect(thinking).toBe("Let me think.");
+    expect(textOf(events)).toBe("Done.");
+  });
+
+  inPrint("takes nothing from a response that broke off and was asked for again", async () => {
+    const { api, events } = await twoResponses();
+    expect(api.requests).toHaveLength(2);
+    expect(textOf(events)).toMatch(/^Let me see\..*And.*Now\.$/s);
+    const toolCalls = [{ name: "t", args: CODE, id: "1" }];
+    const reply = { content: "Now.", messages: [{ id: "msg_2", content: "Now." }], toolCalls, invalidToolCalls: [] };
+    expect(events.at(-1)).toMatchObject({ type: "done", reply });
+  });
+
+  mostlyInPrint("ends where an answer reaches its limit of tokens, and asks its API for no more", async () => {
+    const cut = { text: "One, and ", stopReason: "max_tokens", usage: { input_tokens: 7, output_tokens: 3 } };
+    const formats =
+      engine === "live" ? [{}] : sampleOf([{}, { includePartialMessages: false }, { includePartialMessages: true }]);
+    for (const format of formats) {
+      const { api, options } = await withClaude({ which, engine, script: [cut], mayRunOut: true });
+      const provider = createProvider({ ...options, ...format, retry: false }).bindTools([TOOL]);
+      const events: ProviderEvent[] = [];
+      const run = async () => {
+        for await (const event of provider.stream(["hi"])) events.push(event);
+      };
+      await expect(run()).rejects.toMatchObject({
+        code: "MAX_TOKENS",
+        message: expect.stringContaining("the answer hit the limit of output tokens and is cut short"),
+        partial: { text: "One, and ", usage: { inputTokens: 7, outputTokens: 3 } },
+      });
+      const pieces = "includePartialMessages" in format && !format.includePartialMessages ? "" : "One, and ";
+      const message = events.find((event) => event.type === "message")?.content;
+      expect({ format, pieces: textOf(events), message, asked: api.requests.length }).toEqual({
+        ...{ format, pieces, message: "One, and " },
+        asked: 1,
+      });
+    }
+  });
+
+  mostlyLive("runs no call of an answer that reached its limit", async () => {
+    const { error, asked } = await answers();
+    expect(error).toMatchObject({ code: "MAX_TOKENS", partial: { text: "Now. " } });
+    expect(asked).toBe(2);
+  });
+
+  // In live form, `live.test.ts` has it as well.
+  it.runIf(ALL)("ends the run, and its process, when the loop breaks", async () => {
+    const { api, options } = await withClaude({ which, engine, script: [{ chunks: ["one", "two"], hangAfter: 5 }] });
+    let pid = 0;
+    for await (const event of createProvider(options).stream(["hi"])) {
+      if (event.type === "start") pid = event.pid ?? 0;
+      if (event.type === "text_delta") break;
+    }
+    expect(await api.requests[0]?.outcome).toBe("aborted");
+    expect(() => process.kill(pid, 0)).toThrow("ESRCH");
+  });
+});
+
+it.each(VERSIONS)("shows the last part of an answer only, where claude %s prints no more", async (which) => {
+  const script = [{ text: "One, ", stopReason: "max_tokens" }, { text: "two." }];
+  for (const format of sampleOf([{ outputFormat: "text" }, { outputFormat: "json", verbose: false }] as const)) {
+    const { api, options } = await withClaude({ which, script });
+    expect((await createProvider({ ...options, ...format }).invoke(["hi"])).content).toBe("two.");
+    expect(api.requests).toHaveLength(2);
+  }
+});
+
+// An answer that reaches its limit has it as well.
+it.runIf(ALL)("throws the run's error from the iterator, after its events", async () => {
+  const { options } = await withClaude({ engine: "print", script: () => ({ error: { status: 403, message: "no" } }) });
+  const seen: string[] = [];
+  const run = async () => {
+    for await (const event of createClaudeCliProvider(options).stream(["hi"])) seen.push(event.type);
+  };
+  await expect(run()).rejects.toMatchObject({ name: "ProviderError", category: "authentication", httpStatus: 403 });
+  expect(seen).not.toContain("done");
+  expect(seen).not.toContain("message");
+});
+
+it("does not start when the signal is already aborted", async () => {
+  const { api, options } = await withClaude({ engine: "print", script: [] });
+  const provider = createClaudeCliProvider(options);
+  await expect(provider.invoke(["hi"], { signal: AbortSignal.abort() })).rejects.toMatchObject({ name: "AbortError" });
+  await expect(collect(provider.stream(["hi"], { signal: AbortSignal.abort("why") }))).rejects.toBe("why");
+  expect(api.log).toEqual([]);
+});

@@ -6,8 +6,9 @@ import { readdirSync, readFileSync } from "node:fs";
 import { type BaseMessage, HumanMessage, SystemMessage } from "@langchain/core/messages";
 import type { Logger } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { HERE } from "../clis/real.js";
 import { createFakes } from "../support/fake.mjs";
-import { ALL, createProvider, sampleOf, VERSIONS, withClaude } from "../support/harness.mjs";
+import { ALL, createProvider, sampleOf, VERSIONS, withClaude, withCli } from "../support/harness.mjs";
 import { ask, fakeLive, gone, isAlive, told } from "../support/live.mjs";
 import { lacks } from "../support/systems.mjs";
 
@@ -27,17 +28,32 @@ function children(): number[] {
   return pids.filter((pid) => readFileSync(`/proc/${pid}/cmdline`, "utf8").includes("--input-format"));
 }
 
-it("keeps two interleaved threads apart, each with its session, and no more than may rest", async () => {
+/** A thread whose system messages stand before and behind its words. */
+const SAYING_SYSTEM: [BaseMessage, BaseMessage, BaseMessage] = [
+  new SystemMessage("First."),
+  new HumanMessage("hi"),
+  new SystemMessage("Second."),
+];
+
+/** The system prompt of a request. */
+const systemOf = (body: { system: { text: string }[] } | undefined) =>
+  body?.system.map(({ text }) => text).join("\n\n") ?? "";
+
+it("keeps two interleaved threads apart, each with its session, and no more than may rest, and limits a call, not the session", async () => {
   const { api, options } = await withClaude({
     engine: "live",
-    script: (request) => ({ text: `re ${request.body.messages.length}` }),
+    script: ({ body }) =>
+      JSON.stringify(body.messages.at(-1)).includes("Wait.")
+        ? { chunks: ["par", "tial"], hangAfter: 5 }
+        : { text: `re ${body.messages.length}` },
   });
-  const model = createProvider({ ...options, maxProcesses: 2 });
-  const threads: BaseMessage[][] = [[new HumanMessage("Alice here")], [new HumanMessage("Bob here")]];
+  const model = createProvider({ ...options, maxProcesses: 2, systemPrompt: "Mine.", retry: false });
+  const alice: BaseMessage[] = [new HumanMessage("Alice here")];
+  const bob: BaseMessage[] = [new HumanMessage("Bob here")];
   const pids: number[][] = [[], []];
   for (let round = 0; round < 3; round++) {
-    for (const [who, thread] of threads.entries()) {
-      const { pid, message } = await ask(model, thread);
+    for (const [who, thread] of [alice, bob].entries()) {
+      const { pid, message } = await ask(model, thread, round === 1 ? { timeout: 60_000 } : {});
       pids[who]?.push(pid);
       thread.push(message, new HumanMessage(`round ${round}`));
     }
@@ -48,9 +64,15 @@ it("keeps two interleaved threads apart, each with its session, and no more than
     const text = JSON.stringify(body);
     expect(text.includes("Alice") && text.includes("Bob")).toBe(false);
   }
-  const third = await ask(model, ["Carol here"]);
+  const third = await ask(model, SAYING_SYSTEM);
   await gone(pids[0]?.[0] ?? 0);
   expect([pids[1]?.[0] ?? 0, third.pid].map(isAlive)).toEqual([true, true]);
+  expect(systemOf(api.requests.at(-1)?.body)).toMatch(/\n\nMine\.\n\nFirst\.\n\nSecond\.$/);
+  expect(told(api.requests.at(-1)?.body)).toEqual([["user", { type: "text", text: "hi" }]]);
+
+  const error = await model.invoke([...bob, new HumanMessage("Wait.")], { timeout: 1_000 }).catch((error) => error);
+  expect(error).toMatchObject({ code: "TIMEOUT", partial: { text: "partial" } });
+  expect(isAlive(pids[1]?.[0] ?? 0)).toBe(false);
 });
 
 // What is said of a session that had to go is the same as of one that has rested for too long.
@@ -66,40 +88,38 @@ it.runIf(ALL)("keeps no more sessions than may rest, and says what became of the
   expect([back.warnings, back.run?.continued, back.run?.session]).toEqual([["SESSION_EXPIRED"], false, "restored"]);
 });
 
-it("ends a session that is unused for keepAlive, and says so when its thread comes back", async () => {
+it("starts a process where the one started ahead has died, and ends it when it is unused for keepAlive, which is told where its thread comes back", async () => {
   const { api, options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
-  const model = createProvider({ ...options, keepAlive: 50 });
-  const first = await ask(model, ["one"]);
+  const model = createProvider({ ...options, keepAlive: 50, systemPrompt: null });
+  let spare = 0;
+  if (!lacks("procfs")) {
+    const others = children();
+    await model.prewarm();
+    spare = children().find((pid) => !others.includes(pid)) ?? 0;
+    expect(spare).toBeGreaterThan(0);
+    process.kill(spare, "SIGKILL");
+  }
+  const [before, hi, behind] = SAYING_SYSTEM;
+  const first = await ask(model, [before, hi, behind]);
+  expect([first.reply.content, first.warnings, first.starts.length]).toEqual(["ok", [], 1]);
+  expect(first.pid).not.toBe(spare);
+  const system = systemOf(api.requests[0]?.body);
+  expect(system).toContain("First.\n\nSecond.");
+  expect(system.length).toBeGreaterThan(3000);
+  expect(told(api.requests[0]?.body)).toEqual([["user", { type: "text", text: "hi" }]]);
+
   await gone(first.pid);
-  const thread = [new HumanMessage("one"), first.message, new HumanMessage("two")];
-  const second = await ask(model, thread);
+  const second = await ask(model, [before, hi, first.message, new HumanMessage("two"), behind]);
   expect([second.warnings, second.run?.continued, second.run?.session]).toEqual([
     ["SESSION_EXPIRED"],
     false,
     "restored",
   ]);
   expect(told(api.requests[1]?.body)).toEqual([
-    ["user", { type: "text", text: "one" }],
+    ["user", { type: "text", text: "hi" }],
     ["assistant", { type: "text", text: "ok" }],
     ["user", { type: "text", text: "two" }],
   ]);
-});
-
-it("limits a call, not the session", async () => {
-  const { options } = await withClaude({
-    engine: "live",
-    mayRunOut: true,
-    script: [{ text: "ok" }, { text: "ok" }, { chunks: ["par", "tial"], hangAfter: 5 }],
-  });
-  const model = createProvider({ ...options, retry: false });
-  const thread: BaseMessage[] = [new HumanMessage("1")];
-  const first = await ask(model, thread);
-  thread.push(first.message, new HumanMessage("2"));
-  const second = await ask(model, thread, { timeout: 60_000 });
-  thread.push(second.message, new HumanMessage("3"));
-  const error = await model.invoke(thread, { timeout: 1_000 }).catch((error) => error);
-  expect(error).toMatchObject({ code: "TIMEOUT", partial: { text: "partial" } });
-  expect(isAlive(first.pid)).toBe(false);
 });
 
 // Each of them is another thread, and those are kept apart above.
@@ -141,31 +161,30 @@ it.runIf(ALL)(
   },
 );
 
-it.skipIf(lacks("procfs"))("starts a process where the one started ahead has died", async () => {
-  const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
-  const provider = createProvider({ ...options, ...(ALL && { spares: 1 }), keepAlive: 0 });
-  if (ALL) {
+it.skipIf(!ALL || lacks("procfs"))(
+  "starts a process where the spare that took the first one's place has died",
+  async () => {
+    const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
+    const provider = createProvider({ ...options, spares: 1, keepAlive: 0 });
     // The spare takes the first one's place: the only child left.
     const first = await ask(provider, ["one"]);
     await gone(first.pid);
-  } else await provider.prewarm();
-  const [spare = 0] = children();
-  process.kill(spare, "SIGKILL");
-  const second = await ask(provider, ["two"]);
-  expect([second.reply.content, second.warnings, second.starts.length]).toEqual(["ok", [], 1]);
-  expect(second.pid).not.toBe(spare);
-});
+    const [spare = 0] = children();
+    process.kill(spare, "SIGKILL");
+    const second = await ask(provider, ["two"]);
+    expect([second.reply.content, second.warnings, second.starts.length]).toEqual(["ok", [], 1]);
+    expect(second.pid).not.toBe(spare);
+  },
+);
 
-it.each(VERSIONS)(
+// Of the newest, the tests above have both.
+it.runIf(ALL).each(VERSIONS)(
   "adds the thread's system messages to the caller's system prompt, or to the CLI's own (%s)",
   async (which) => {
     const { api, options } = await withClaude({ which, engine: "live", script: () => ({ text: "ok" }) });
-    const thread = [new SystemMessage("First."), new HumanMessage("hi"), new SystemMessage("Second.")];
-    await ask(createProvider({ ...options, systemPrompt: "Mine." }), thread);
-    await ask(createProvider({ ...options, systemPrompt: null }), thread);
-    const [own = "", added = ""] = api.requests.map(({ body }) =>
-      body.system.map(({ text }: { text: string }) => text).join("\n\n"),
-    );
+    await ask(createProvider({ ...options, systemPrompt: "Mine." }), SAYING_SYSTEM);
+    await ask(createProvider({ ...options, systemPrompt: null }), SAYING_SYSTEM);
+    const [own = "", added = ""] = api.requests.map(({ body }) => systemOf(body));
     expect(own).toMatch(/\n\nMine\.\n\nFirst\.\n\nSecond\.$/);
     expect(added).toContain("First.\n\nSecond.");
     expect(added.length).toBeGreaterThan(3000);
@@ -173,23 +192,39 @@ it.each(VERSIONS)(
   },
 );
 
-it("does not keep Node alive, and leaves no process when Node ends", async () => {
-  const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
-  const source = `
-    const { createClaudeCliProvider } = require("deep-factor-providers/native");
-    const provider = createClaudeCliProvider({ ...${JSON.stringify({ ...options, env: known(options.env) })}, spares: ${ALL ? 1 : 0} });
+/** What makes a live provider of a CLI, with its options. */
+const MAKERS = {
+  claude: async () => {
+    const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
+    return ["createClaudeCliProvider", { ...options, spares: 1 }] as const;
+  },
+  codex: async () => {
+    const { options } = await withCli("codex", { script: () => ({ text: "ok" }) });
+    return ["createCodexCliProvider", { ...options, engine: "live" }] as const;
+  },
+};
+
+// Whose process it is makes no difference, and codex starts in a fraction of the time.
+it.each(ALL ? (["claude", "codex"] as const) : ([HERE ? "codex" : "claude"] as const))(
+  "does not keep Node alive, and leaves no process when Node ends (%s)",
+  async (cli) => {
+    const [maker, options] = await MAKERS[cli]();
+    const source = `
+    const { ${maker} } = require("deep-factor-providers/native");
+    const provider = ${maker}(${JSON.stringify({ ...options, env: known(options.env) })});
     provider.invoke(["hi"]).then((reply) => console.log(reply.response_metadata.run.pid));`;
-  const child = spawn(process.execPath, ["-e", source], { stdio: ["ignore", "pipe", "inherit"] });
-  let stdout = "";
-  child.stdout.setEncoding("utf8").on("data", (text) => {
-    stdout += text;
-  });
-  const [code] = await once(child, "close");
-  expect(code).toBe(0);
-  const pid = Number(stdout);
-  expect(pid).toBeGreaterThan(0);
-  await gone(pid);
-});
+    const child = spawn(process.execPath, ["-e", source], { stdio: ["ignore", "pipe", "inherit"] });
+    let stdout = "";
+    child.stdout.setEncoding("utf8").on("data", (text) => {
+      stdout += text;
+    });
+    const [code] = await once(child, "close");
+    expect(code).toBe(0);
+    const pid = Number(stdout);
+    expect(pid).toBeGreaterThan(0);
+    await gone(pid);
+  },
+);
 
 describe.skipIf(lacks("scripts"))("a CLI that answers what nobody has asked", () => {
   const result = { type: "result", subtype: "success", is_error: false, num_turns: 1, result: "to nobody" };

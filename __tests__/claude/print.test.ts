@@ -1,17 +1,18 @@
 // @long
 /** The main job: the real claude CLI, newest and oldest supported, as the model, with either engine where both can do it. */
-import { mkdtempSync, rmSync } from "node:fs";
 import { createRequire } from "node:module";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { DynamicTool, tool } from "@langchain/core/tools";
 import { createClaudeCliProvider } from "deep-factor-providers";
+import * as native from "deep-factor-providers/native";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { CANARY, createRichProject } from "../support/claude.mjs";
-import { createProvider, RUNS, sampleOf, withClaude } from "../support/harness.mjs";
-import { calling, markIn, readPrompt, writeToolCalls } from "../support/model.mjs";
+import { ALL, createProvider, RUNS, sampleOf, sharedRun, WIDE, withClaude } from "../support/harness.mjs";
+import { calling, readPrompt } from "../support/model.mjs";
+
+const require = createRequire(import.meta.url);
+const cjs = require("deep-factor-providers");
 
 const add = tool(async ({ a, b }: { a: number; b: number }) => String(a + b), {
   name: "add",
@@ -19,15 +20,86 @@ const add = tool(async ({ a, b }: { a: number; b: number }) => String(a + b), {
   schema: z.object({ a: z.number(), b: z.number() }),
 });
 
+const plain = {
+  name: "plain",
+  description: "p",
+  schema: { type: "object", properties: { z: { type: "string" } } },
+};
+const dynamic = new DynamicTool({ name: "dynamic", description: "d", func: async (text: string) => text });
+
+const QUESTION = new HumanMessage("What is 17 + 25?");
+/** What the model says to it first. */
+const ADDS = calling("Let me add.", [{ name: "add", args: { b: 25, a: 17 }, id: "call_1" }]);
+
+const LONG = "x".repeat(300 * 1024);
+
+/** Texts that a CLI could take for something else. */
+const TEXTS = ["/clear", "/cost", "read @README.md please", "-p", "--help", "!ls", "a\u0000b"];
+
 describe.each(sampleOf(RUNS))("claude %s, engine %s", (which, engine) => {
   const inPrint = it.runIf(engine === "print");
 
-  it("answers with an AIMessage of the caller's own, with usage and metadata", async () => {
+  /** A call as most are: the caller's folder, and no options. */
+  const simple = sharedRun(async (until) => {
     const usage = { input_tokens: 11, cache_creation_input_tokens: 3, cache_read_input_tokens: 5, output_tokens: 7 };
-    const { api, options } = await withClaude({ which, engine, script: [{ text: "Hello there.", usage }] });
+    const { api, options } = await withClaude({ which, engine, script: [{ text: "Hello there.", usage }], until });
+    const provider = createClaudeCliProvider(options);
+    until(() => provider.close());
+    const reply = await provider.invoke([new HumanMessage("Say hello")]);
+    return { api, reply };
+  });
 
-    const reply = await createProvider(options).invoke([new HumanMessage("Say hello")]);
+  /** A call of the CommonJS build, in a project's folder, with a system prompt of the caller's. */
+  const inProject = sharedRun(async (until) => {
+    const { api, home, options } = await withClaude({ which, engine, script: [{ text: "ok" }], until });
+    const project = createRichProject({ home });
+    until(() => project.cleanup());
+    const systemPrompt = "Speak like a pirate. <&>";
+    const provider = cjs.createClaudeCliProvider({ ...options, cwd: project.dir, systemPrompt });
+    until(() => provider.close());
+    const texts = [new SystemMessage("Be brief"), ...TEXTS.map((text) => new HumanMessage(text))];
+    const reply = await provider.invoke(engine === "print" ? texts : [new HumanMessage("Say hello")]);
+    return { api, project, reply };
+  });
 
+  /** A call without LangChain, and with the CLI's own system prompt. */
+  const withoutLangChain = sharedRun(async (until) => {
+    const { api, options } = await withClaude({ which, engine, script: [{ text: "hi" }], until });
+    const provider = native.createClaudeCliProvider({ ...options, systemPrompt: null });
+    until(() => provider.close());
+    const reply = await provider.invoke([{ role: "user", content: "hi" }]);
+    return { api, reply };
+  });
+
+  /** Two agents that share one provider: a loop of the one, a call of the other, and one of the provider itself. */
+  const agents = sharedRun(async (until) => {
+    const { api, options } = await withClaude({
+      which,
+      engine,
+      script: [
+        ADDS,
+        ({ body }) => ({
+          text: `It is ${readPrompt(body).events.find((event) => event.type === "tool_output")?.text}.`,
+        }),
+        { text: "ok" },
+        { text: "long" },
+      ],
+      until,
+    });
+    const provider = createClaudeCliProvider(options);
+    until(() => provider.close());
+    const one = provider.bindTools([add]);
+    const two = provider.bindTools([add, plain, dynamic]);
+    const first = await one.invoke([QUESTION]);
+    const content = await add.invoke({ a: 17, b: 25 });
+    const second = await one.invoke([QUESTION, first, new ToolMessage({ tool_call_id: "call_1", content })]);
+    await two.invoke(["from two"]);
+    const long = await provider.invoke([new HumanMessage(LONG)]);
+    return { api, first, second, long };
+  });
+
+  it("answers with an AIMessage of the caller's own, with usage and metadata", async () => {
+    const { api, reply } = await simple();
     expect(reply).toBeInstanceOf(AIMessage);
     expect(reply.content).toBe("Hello there.");
     expect(reply.tool_calls).toEqual([]);
@@ -54,50 +126,26 @@ describe.each(sampleOf(RUNS))("claude %s, engine %s", (which, engine) => {
   });
 
   it("sends one small request without tools, and nothing of a project or a home", async () => {
-    const { api, home, options } = await withClaude({ which, engine, script: [{ text: "ok" }] });
-    const project = createRichProject({ home });
-    onTestFinished(() => project.cleanup());
-
-    await createProvider({ ...options, cwd: project.dir }).invoke([new HumanMessage("Say hello")]);
-
-    expect(api.log.filter(({ method }) => method === "POST")).toHaveLength(1);
-    const [request] = api.requests;
-    expect(request?.body.tools ?? []).toEqual([]);
-    expect(request?.bytes).toBeLessThan(3072);
-    expect(JSON.stringify(request?.body)).not.toContain(CANARY);
+    const { api, project } = await inProject();
     expect(project.traces()).toEqual([]);
+    for (const { log, requests } of [(await simple()).api, api]) {
+      expect(log.filter(({ method }) => method === "POST")).toHaveLength(1);
+      const [request] = requests;
+      expect(request?.body.tools ?? []).toEqual([]);
+      expect(request?.bytes).toBeLessThan(3072);
+      expect(JSON.stringify(request?.body)).not.toContain(CANARY);
+    }
   });
 
   it("does not tell the API which folder Node is in", async () => {
-    const { api, options } = await withClaude({ which, engine, script: [{ text: "ok" }] });
-    await createProvider(options).invoke([new HumanMessage("Say hello")]);
+    const { api } = await simple();
     expect(JSON.stringify(api.requests[0]?.body)).not.toContain(process.cwd());
   });
 
   inPrint("carries a tool loop: native schema in, call out, result in, answer out", async () => {
-    const { api, options } = await withClaude({
-      which,
-      engine,
-      script: [
-        (request) => {
-          const [definition] = readPrompt(request.body).tools;
-          const call = { name: definition?.name ?? "?", args: { a: 17, b: 25 }, id: "call_1" };
-          return { text: `Let me add.\n\n${writeToolCalls([call], markIn(request.body))}` };
-        },
-        (request) => ({
-          text: `It is ${readPrompt(request.body).events.find((event) => event.type === "tool_output")?.text}.`,
-        }),
-      ],
-    });
-    const model = createProvider(options).bindTools([add]);
-    const question = new HumanMessage("What is 17 + 25?");
-
-    const first = await model.invoke([question]);
+    const { api, first, second } = await agents();
     expect(first.content).toBe("Let me add.");
     expect(first.tool_calls).toEqual([{ name: "add", args: { a: 17, b: 25 }, id: "call_1" }]);
-    const result = await add.invoke({ a: 17, b: 25 });
-    const second = await model.invoke([question, first, new ToolMessage({ tool_call_id: "call_1", content: result })]);
-
     expect(second.content).toBe("It is 42.");
     const prompt = readPrompt(api.requests[1]?.body);
     expect(prompt.tools[0]).toMatchObject({ name: "add", description: "Adds two numbers" });
@@ -111,64 +159,68 @@ describe.each(sampleOf(RUNS))("claude %s, engine %s", (which, engine) => {
   });
 
   it("gives the model the constant system prompt, the caller's, or the CLI's own", async () => {
-    const { api, options } = await withClaude({ which, engine, script: () => ({ text: "ok" }) });
-    const systemOf = (index: number) => api.requests[index]?.body.system.map((block: { text: string }) => block.text);
-    await createProvider(options).invoke(["hi"]);
-    await createProvider({ ...options, systemPrompt: "Speak like a pirate. <&>" }).invoke(["hi"]);
-    await createProvider({ ...options, systemPrompt: null }).invoke(["hi"]);
-
-    expect(systemOf(0)?.at(-1)).toMatch(/^You are the model behind an agent\./);
-    expect(systemOf(1)?.at(-1)).toBe("Speak like a pirate. <&>");
-    expect(systemOf(2)?.join("\n").length).toBeGreaterThan(3000);
+    const runs = [await simple(), await inProject(), await withoutLangChain()];
+    const [constant, own, whole] = runs.map(({ api }) =>
+      api.requests[0]?.body.system.map((block: { text: string }) => block.text),
+    );
+    expect(constant?.at(-1)).toMatch(/^You are the model behind an agent\./);
+    expect(own?.at(-1)).toBe("Speak like a pirate. <&>");
+    expect(whole?.join("\n").length).toBeGreaterThan(3000);
   });
 
-  inPrint.each(["/clear", "/cost", "read @README.md please", "-p", "--help", "!ls", "a\u0000b"])(
-    "gives the model %j verbatim",
-    async (text) => {
-      const { api, home, options } = await withClaude({ which, engine, script: [{ text: "ok" }] });
-      const project = createRichProject({ home });
-      onTestFinished(() => project.cleanup());
-      const provider = createProvider({ ...options, cwd: project.dir });
-      await provider.invoke([new SystemMessage("Be brief"), new HumanMessage(text)]);
-      const { events } = readPrompt(api.requests[0]?.body);
-      expect(events.map(({ type, text }) => [type, text])).toEqual([
-        ["system", "Be brief"],
-        ["human", text.replace("\u0000", "\uFFFD")],
-      ]);
-      expect(JSON.stringify(api.requests[0]?.body)).not.toContain(CANARY);
-    },
-  );
+  inPrint("gives the model any text verbatim", async () => {
+    const { api } = await inProject();
+    expect(readPrompt(api.requests[0]?.body).events.map(({ type, text }) => [type, text])).toEqual([
+      ["system", "Be brief"],
+      ...TEXTS.map((text) => ["human", text.replace("\u0000", "\uFFFD")]),
+    ]);
+  });
+
+  it.runIf(ALL && engine === "print").each(TEXTS)("gives the model %j verbatim", async (text) => {
+    const { api, home, options } = await withClaude({ which, engine, script: [{ text: "ok" }] });
+    const project = createRichProject({ home });
+    onTestFinished(() => project.cleanup());
+    const provider = createProvider({ ...options, cwd: project.dir });
+    await provider.invoke([new SystemMessage("Be brief"), new HumanMessage(text)]);
+    const { events } = readPrompt(api.requests[0]?.body);
+    expect(events.map(({ type, text }) => [type, text])).toEqual([
+      ["system", "Be brief"],
+      ["human", text.replace("\u0000", "\uFFFD")],
+    ]);
+    expect(JSON.stringify(api.requests[0]?.body)).not.toContain(CANARY);
+  });
 
   inPrint("gives the same reply whatever the CLI prints", async () => {
-    const script = calling("Two.", [{ name: "add", args: { b: 2, a: 1 }, id: "x" }]);
-    const { options } = await withClaude({ which, engine, script });
+    const { options } = await withClaude({ which, engine, script: ADDS });
     const formats = [
-      { outputFormat: "stream-json" },
-      { outputFormat: "json" },
       { outputFormat: "text" },
+      { outputFormat: "json" },
       // An array of all events.
       { outputFormat: "json", verbose: true },
-      { outputFormat: "stream-json", verbose: true, includePartialMessages: true },
+      // What a call has that chooses none.
+      ...(ALL ? ([{ outputFormat: "stream-json" }] as const) : []),
+      ...(ALL ? ([{ outputFormat: "stream-json", verbose: true, includePartialMessages: true }] as const) : []),
     ] as const;
     const ask = (format: (typeof formats)[number]) =>
       createProvider({ ...options, ...format })
         .bindTools([add])
-        .invoke(["1 and 2?"]);
-    const replies = await Promise.all(formats.map(ask));
-    for (const reply of replies) {
-      expect(reply.content).toBe("Two.");
-      expect(JSON.stringify(reply.tool_calls)).toBe('[{"name":"add","args":{"b":2,"a":1},"id":"x"}]');
+        .invoke([QUESTION]);
+    const { first } = await agents();
+    const [text, ...measured] = await Promise.all(formats.map(ask));
+    for (const reply of [first, text, ...measured]) {
+      expect(reply?.content).toBe("Let me add.");
+      expect(JSON.stringify(reply?.tool_calls)).toBe('[{"name":"add","args":{"b":25,"a":17},"id":"call_1"}]');
     }
-    for (const measured of [0, 1, 3, 4]) {
-      expect(replies[measured]?.usage_metadata).toEqual(replies[0]?.usage_metadata);
-      expect(replies[measured]?.response_metadata).toMatchObject({
+    for (const reply of [first, ...measured]) {
+      expect(reply.usage_metadata).toEqual(first.usage_metadata);
+      expect(reply.response_metadata).toMatchObject({
         stop_reason: "end_turn",
         num_turns: 1,
         session_id: expect.any(String),
         cost_usd: expect.any(Number),
       });
     }
-    expect(replies[2]?.response_metadata).toMatchObject({ provider: "claude", usage_estimated: true });
+    expect(text?.response_metadata).toMatchObject({ provider: "claude", usage_estimated: true });
   });
 
   it("says why it failed: not logged in, refused key, cut stream, server error", async () => {
@@ -197,6 +249,8 @@ describe.each(sampleOf(RUNS))("claude %s, engine %s", (which, engine) => {
       ...(engine === "print" && { exitCode: 1 }),
     });
     expect(noKey.message).toMatch(/^Not logged in/);
+    // Every change's tests have what the API says in `errors.test.ts`, and a refused key in `live/behaviours`.
+    if (WIDE && !ALL) return;
     const refused = await failing({});
     expect(refused).toMatchObject({ code: "INVALID_API_KEY", category: "authentication", httpStatus: 401 });
     expect(refused.message).toMatch(/^Invalid API key/);
@@ -206,7 +260,8 @@ describe.each(sampleOf(RUNS))("claude %s, engine %s", (which, engine) => {
     expect(cut).toMatchObject({ category: "network", shouldRetry: true });
   });
 
-  it("ends a silent run at its timeout, with nothing left of it", async () => {
+  // The same.
+  it.runIf(ALL || !WIDE)("ends a silent run at its timeout, with nothing left of it", async () => {
     const { api, options } = await withClaude({ which, engine, script: [{ hang: true }] });
     const provider = createProvider({ ...options, timeout: 8_000 });
     const error = await provider.invoke(["hi"]).catch((error) => error);
@@ -215,63 +270,44 @@ describe.each(sampleOf(RUNS))("claude %s, engine %s", (which, engine) => {
     expect(await api.requests[0]?.outcome).toBe("aborted");
   });
 
-  it("takes a long prompt", async () => {
+  it.runIf(engine === "live")("takes a long prompt", async () => {
     const { api, options } = await withClaude({ which, engine, script: [{ text: "long" }] });
-    const text = "x".repeat(300 * 1024);
-    const reply = await createProvider(options).invoke([new HumanMessage(text)]);
+    const reply = await createProvider(options).invoke([new HumanMessage(LONG)]);
     expect(reply.content).toBe("long");
-    const prompt = readPrompt(api.requests[0]?.body);
-    expect(engine === "print" ? prompt.events[0]?.text : prompt.text).toBe(text);
+    expect(readPrompt(api.requests[0]?.body).text).toBe(LONG);
+  });
+
+  inPrint("takes a long prompt", async () => {
+    const { api, long } = await agents();
+    expect(long.content).toBe("long");
+    expect(readPrompt(api.requests[3]?.body).events[0]?.text).toBe(LONG);
   });
 
   inPrint("reads tools of every kind", async () => {
-    const { api, options } = await withClaude({ which, engine, script: [{ text: "ok" }] });
-    const plain = {
-      name: "plain",
-      description: "p",
-      schema: { type: "object", properties: { z: { type: "string" } } },
-    };
-    const dynamic = new DynamicTool({ name: "dynamic", description: "d", func: async (text: string) => text });
-    await createProvider(options).bindTools([add, plain, dynamic]).invoke(["hi"]);
-    const { tools } = readPrompt(api.requests[0]?.body);
+    const { tools } = readPrompt((await agents()).api.requests[2]?.body);
     expect(tools.map(({ name }) => name)).toEqual(["add", "plain", "dynamic"]);
     expect(tools[1]?.parameters).toEqual(plain.schema);
     expect(tools[2]?.parameters.properties).toHaveProperty("input");
   });
-});
 
-it("gives an AIMessage of the CommonJS build to CommonJS callers", async () => {
-  const { options } = await withClaude({ engine: "print", script: [{ text: "hi" }] });
-  const require = createRequire(import.meta.url);
-  const cjs = require("deep-factor-providers");
-  const reply = await cjs.createClaudeCliProvider(options).invoke(["hi"]);
-  expect(reply).toBeInstanceOf(require("@langchain/core/messages").AIMessage);
-});
+  inPrint("gives an AIMessage of the CommonJS build to CommonJS callers", async () => {
+    expect((await inProject()).reply).toBeInstanceOf(require("@langchain/core/messages").AIMessage);
+  });
 
-it("gives AIMessage-shaped JSON without LangChain", async () => {
-  const { options } = await withClaude({ engine: "print", script: [{ text: "hi" }] });
-  const native = await import("deep-factor-providers/native");
-  const reply = await native.createClaudeCliProvider(options).invoke([{ role: "user", content: "hi" }]);
-  expect(Object.getPrototypeOf(reply)).toBe(Object.prototype);
-  expect(reply).toMatchObject({ type: "ai", content: "hi", tool_calls: [] });
-});
+  inPrint("gives AIMessage-shaped JSON without LangChain", async () => {
+    const { reply } = await withoutLangChain();
+    expect(Object.getPrototypeOf(reply)).toBe(Object.prototype);
+    expect(reply).toMatchObject({ type: "ai", content: "hi", tool_calls: [] });
+  });
 
-it("keeps two agents that share one provider apart", async () => {
-  const { api, options } = await withClaude({ engine: "print", script: () => ({ text: "ok" }) });
-  const shared = createClaudeCliProvider(options);
-  const one = shared.bindTools([{ name: "one", schema: { type: "object" } }]);
-  const two = shared.bindTools([{ name: "two", schema: { type: "object" } }]);
-  await one.invoke(["from one"]);
-  await two.invoke(["from two"]);
-  await shared.invoke(["from the original, which remembers the last tools"]);
-  const names = api.requests.map(({ body }) => readPrompt(body).tools.map(({ name }) => name));
-  expect(names).toEqual([["one"], ["two"], ["two"]]);
-});
+  // The provider itself remembers the last tools.
+  inPrint("keeps two agents that share one provider apart", async () => {
+    const names = (await agents()).api.requests.map(({ body }) => readPrompt(body).tools.map(({ name }) => name));
+    const two = ["add", "plain", "dynamic"];
+    expect(names).toEqual([["add"], ["add"], two, two]);
+  });
 
-it("works from any folder the process is in", async () => {
-  const { options } = await withClaude({ engine: "print", script: [{ text: "ok" }] });
-  const folder = mkdtempSync(join(tmpdir(), "dfp-cwd-"));
-  onTestFinished(() => rmSync(folder, { recursive: true }));
-  const reply = await createClaudeCliProvider({ ...options, cwd: folder }).invoke(["hi"]);
-  expect(reply.content).toBe("ok");
+  inPrint("works from any folder the process is in", async () => {
+    expect((await inProject()).reply.content).toBe("ok");
+  });
 });

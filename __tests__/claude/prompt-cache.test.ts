@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { type BaseMessage, HumanMessage } from "@langchain/core/messages";
 import { limits, type ProviderReply } from "deep-factor-providers";
 import { expect, it } from "vitest";
-import { createProvider, RUNS, VERSIONS, withClaude } from "../support/harness.mjs";
+import { ALL, createProvider, RUNS, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask, fakeLive } from "../support/live.mjs";
 import { lacks } from "../support/systems.mjs";
 
@@ -24,32 +24,40 @@ const WRITTEN = {
   cache_creation: { ephemeral_5m_input_tokens: 30, ephemeral_1h_input_tokens: 40 },
 };
 
-it.each(RUNS.flatMap(([which, engine]) => (["5m", "1h"] as const).map((ttl) => [which, engine, ttl] as const)))(
-  "claude %s, %s: %s",
-  async (which, engine, ttl) => {
-    const script = () => ({ text: "Hello.", usage: WRITTEN });
-    const { api, home, options } = await withClaude({ which, engine, script });
-    mkdirSync(join(home, ".claude"), { recursive: true });
-    writeFileSync(join(home, ".claude/settings.json"), JSON.stringify({ env: OTHER[ttl] }));
-    const provider = createProvider({
-      ...options,
-      env: { ...options.env, ...OTHER[ttl] },
-      promptCache: { ttl },
-    });
-    const reply = await provider.invoke(["hi"]);
-    const marks = JSON.stringify(api.requests[0]?.body).match(/"cache_control":\{[^}]*\}/g) ?? [];
-    const mark =
-      ttl === "1h" ? '"cache_control":{"type":"ephemeral","ttl":"1h"}' : '"cache_control":{"type":"ephemeral"}';
-    expect([...new Set(marks)]).toEqual([mark]);
-    const usage = reply.usage_metadata as { input_token_details?: object } | undefined;
-    expect(usage?.input_token_details).toEqual({
-      cache_read: 20,
-      cache_creation: 70,
-      ephemeral_5m_input_tokens: 30,
-      ephemeral_1h_input_tokens: 40,
-    });
-  },
+const TTLS = ["5m", "1h"] as const;
+/** Every time with every run, or one with each: the other one is asked for in the session below. */
+const ROWS = RUNS.flatMap(([which, engine], run) =>
+  TTLS.filter((_, n) => ALL || n === run % TTLS.length).map((ttl) => [which, engine, ttl] as const),
 );
+
+/** A provider that asks for `ttl`, where all else chooses the other one. */
+async function asking(ttl: "5m" | "1h", setup: Parameters<typeof withClaude>[0]) {
+  const { api, home, options } = await withClaude(setup);
+  mkdirSync(join(home, ".claude"), { recursive: true });
+  writeFileSync(join(home, ".claude/settings.json"), JSON.stringify({ env: OTHER[ttl] }));
+  const env = { ...options.env, ...OTHER[ttl] };
+  return { api, provider: createProvider({ ...options, env, promptCache: { ttl } }) };
+}
+
+function expectMarks(body: object, ttl: "5m" | "1h") {
+  const marks = JSON.stringify(body).match(/"cache_control":\{[^}]*\}/g) ?? [];
+  const mark =
+    ttl === "1h" ? '"cache_control":{"type":"ephemeral","ttl":"1h"}' : '"cache_control":{"type":"ephemeral"}';
+  expect([...new Set(marks)]).toEqual([mark]);
+}
+
+it.each(ROWS)("claude %s, %s: %s", async (which, engine, ttl) => {
+  const { api, provider } = await asking(ttl, { which, engine, script: () => ({ text: "Hello.", usage: WRITTEN }) });
+  const reply = await provider.invoke(["hi"]);
+  expectMarks(api.requests[0]?.body, ttl);
+  const usage = reply.usage_metadata as { input_token_details?: object } | undefined;
+  expect(usage?.input_token_details).toEqual({
+    cache_read: 20,
+    cache_creation: 70,
+    ephemeral_5m_input_tokens: 30,
+    ephemeral_1h_input_tokens: 40,
+  });
+});
 
 const used = (read: number, written: number) => ({
   input_tokens: 1000,
@@ -60,8 +68,7 @@ const used = (read: number, written: number) => ({
 
 it.each(VERSIONS)("claude %s says of a session how much was found in the cache, and why not more", async (which) => {
   const script = [used(0, 49_000), used(49_000, 1000), used(0, 50_000)].map((usage) => ({ text: "ok", usage }));
-  const { options } = await withClaude({ which, engine: "live", script });
-  const provider = createProvider(options);
+  const { api, provider } = await asking("1h", { which, engine: "live", script });
   const thread: BaseMessage[] = [new HumanMessage("1")];
   const turns: ProviderReply[] = [];
   for (const _ of script) {
@@ -69,6 +76,7 @@ it.each(VERSIONS)("claude %s says of a session how much was found in the cache, 
     turns.push(reply);
     thread.push(message, new HumanMessage("more"));
   }
+  for (const { body } of api.requests) expectMarks(body, "1h");
   expect(turns.map(({ usage, run }) => [usage.cacheHitShare, run?.sessionUsage?.cacheHitShare])).toEqual([
     [0, 0],
     [0.961, 0.485],

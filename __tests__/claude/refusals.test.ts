@@ -31,6 +31,12 @@ const answer = (body: Body, n: number) => {
   return wayOf(body) === "tool" ? { content: [use] } : { text: JSON.stringify(OSLO) };
 };
 
+const SONNET = "claude-sonnet-5";
+/** A tool, as claude calls it. */
+const ADD = "mcp__df__add";
+/** The beginning of what asks for a call in words. */
+const WORDS = "This reply must be a call";
+
 describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
   /** A provider whose API refuses requests with these messages. */
   async function refusing(why: (body: Body) => string | undefined) {
@@ -47,26 +53,110 @@ describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
     return { api, provider, ways };
   }
 
-  it("asks in the other way for a schema that the API can't be told, and remembers it for the model", async () => {
-    const { api, provider, ways } = await refusing(({ model, output_config }) =>
-      output_config?.format && model === "claude-sonnet-5"
-        ? "output_config.format: Extra inputs are not permitted"
-        : undefined,
-    );
-    const thread = [new HumanMessage("one")];
-    const first = await ask(provider, thread);
-    const more = [...thread, first.message, new HumanMessage("two")];
-    const refused = await ask(provider, more, { outputSchema });
-    expect(refused.reply.structured).toEqual(OSLO);
-    expect([refused.warnings, refused.run?.session]).toEqual([["OUTPUT_SCHEMA_EMULATED"], "restored"]);
-    expect(told(api.requests[2]?.body)).toEqual(told(api.requests[1]?.body));
-    const next = await ask(provider, [new HumanMessage("three")], { outputSchema: schemaOf("Other") });
-    expect([next.reply.structured, next.warnings]).toEqual([OSLO, []]);
-    expect(ways()).toEqual(["words", "format", "tool", "tool"]);
-    // Nothing is known of another model.
-    await ask(provider, [new HumanMessage("four")], { outputSchema, model: "claude-opus-4-8" });
-    expect(ways().slice(4)).toEqual(["format"]);
-  });
+  // Each refusal is the end of a process, and each way another one: as one conversation, it is the fewest.
+  it.skipIf(ALL)(
+    "asks in the other way for what the API can't be told, remembers it for the model, and finds out once whether a refusal that names nothing is about it",
+    async () => {
+      const { api, options } = await withClaude({
+        which,
+        engine: "live",
+        script: ({ body }, n) => {
+          const message = refusalOf(body);
+          if (message !== undefined) return { error: { status: 400, message } };
+          if (wayOf(body) !== "words") return answer(body, n);
+          if (body.tool_choice?.type === "none") return { text: "ok" };
+          return { content: [{ type: "tool_use", id: `toolu_${n}`, name: ADD, input: {} }] };
+        },
+      });
+      /** Why a request is refused: of one model each field in its own way, and of another one all that there is. */
+      const refusalOf = ({ model, tool_choice, output_config }: Body) => {
+        if (model !== SONNET) return NAMELESS;
+        if (tool_choice?.type === "any") return "Thinking may not be enabled when tool_choice forces tool use.";
+        if (tool_choice?.type === "tool") return NAMELESS;
+        return output_config?.format && "output_config.format: Extra inputs are not permitted";
+      };
+      const provider = createProvider({ ...options, model: SONNET });
+      const model = provider.bindTools([{ name: "add", schema: { type: "object" } }]);
+      const thread: BaseMessage[] = [new HumanMessage("hi")];
+      /** How the requests since the last look have asked for a call, and in words or not. */
+      let looked = 0;
+      const choices = () => {
+        const all = api.requests.slice(looked).map(({ body }) => {
+          const isInWords = JSON.stringify(told(body).at(-1)).includes(WORDS);
+          return [body.tool_choice?.type ?? "-", isInWords].join();
+        });
+        looked = api.requests.length;
+        return all.join(" ");
+      };
+      const calls = async (toolChoice: "any" | { name: string }) => {
+        const { reply, message, warnings, run } = await ask(model, thread, { toolChoice });
+        expect(reply.toolCalls.map(({ name }) => name)).toEqual(["add"]);
+        thread.push(message, new ToolMessage({ tool_call_id: String(reply.toolCalls[0]?.id), content: "3" }));
+        return [warnings, run?.session, choices()];
+      };
+      // One choice is refused by name, and then another one without a name.
+      expect(await calls("any")).toEqual([
+        ["UNSUPPORTED_OPTION"],
+        "new",
+        expect.stringMatching(/^(any,false ){1,3}-,true$/),
+      ]);
+      expect(await calls("any")).toEqual([[], "continued", "-,true"]);
+      // That no call may be made is another choice, which nobody has refused.
+      const none = await ask(model, thread, { toolChoice: "none" });
+      expect([none.reply.content, none.warnings, choices()]).toEqual(["ok", [], "none,false"]);
+      thread.push(none.message, new HumanMessage("again"));
+      expect(await calls({ name: "add" })).toEqual([
+        ["UNSUPPORTED_OPTION"],
+        "restored",
+        expect.stringMatching(/^(tool,false ){1,3}-,true$/),
+      ]);
+      expect(await calls({ name: "add" })).toEqual([[], "continued", "-,true"]);
+
+      const refused = await ask(model, thread, { outputSchema });
+      expect(refused.reply.structured).toEqual(OSLO);
+      expect([refused.warnings, refused.run?.session]).toEqual([["OUTPUT_SCHEMA_EMULATED"], "restored"]);
+      const [format, emulated] = api.requests.slice(looked).map(({ body }) => body);
+      expect([format, emulated].map(wayOf)).toEqual(["format", "tool"]);
+      // What asks for one reply goes with its process.
+      const lasting = (body: Body) =>
+        told(body).map((message) => message.filter(({ text }) => !text?.startsWith(WORDS)));
+      expect(lasting(emulated)).toEqual(lasting(format));
+      const next = await ask(model, [new HumanMessage("three")], { outputSchema: schemaOf("Other") });
+      expect([next.reply.structured, next.warnings]).toEqual([OSLO, []]);
+      expect(api.requests.slice(looked).map(({ body }) => wayOf(body))).toEqual(["format", "tool", "tool"]);
+
+      // Nothing is known of another model.
+      looked = api.requests.length;
+      const failed = provider.invoke(["hi"], { outputSchema, model: "claude-opus-4-8" });
+      await expect(failed).rejects.toMatchObject({ code: "INVALID_REQUEST", httpStatus: 400 });
+      const ways = api.requests.slice(looked).map(({ body }) => `${wayOf(body)} `);
+      expect(ways.join("")).toMatch(/^(format ){1,3}(tool ){1,3}$/);
+    },
+  );
+
+  it.runIf(ALL)(
+    "asks in the other way for a schema that the API can't be told, and remembers it for the model",
+    async () => {
+      const { api, provider, ways } = await refusing(({ model, output_config }) =>
+        output_config?.format && model === "claude-sonnet-5"
+          ? "output_config.format: Extra inputs are not permitted"
+          : undefined,
+      );
+      const thread = [new HumanMessage("one")];
+      const first = await ask(provider, thread);
+      const more = [...thread, first.message, new HumanMessage("two")];
+      const refused = await ask(provider, more, { outputSchema });
+      expect(refused.reply.structured).toEqual(OSLO);
+      expect([refused.warnings, refused.run?.session]).toEqual([["OUTPUT_SCHEMA_EMULATED"], "restored"]);
+      expect(told(api.requests[2]?.body)).toEqual(told(api.requests[1]?.body));
+      const next = await ask(provider, [new HumanMessage("three")], { outputSchema: schemaOf("Other") });
+      expect([next.reply.structured, next.warnings]).toEqual([OSLO, []]);
+      expect(ways()).toEqual(["words", "format", "tool", "tool"]);
+      // Nothing is known of another model.
+      await ask(provider, [new HumanMessage("four")], { outputSchema, model: "claude-opus-4-8" });
+      expect(ways().slice(4)).toEqual(["format"]);
+    },
+  );
 
   // What is refused of a choice of tools, below, is one value of a field as well.
   it.runIf(ALL)("takes the refusal of one schema for no refusal of others", async () => {
@@ -85,7 +175,7 @@ describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
     expect(ways()).toEqual(["format", "tool", "tool", "format"]);
   });
 
-  it("finds out once whether a refusal that names nothing is about the schema", async () => {
+  it.runIf(ALL)("finds out once whether a refusal that names nothing is about the schema", async () => {
     const { provider, ways } = await refusing((body) => (wayOf(body) === "format" ? NAMELESS : undefined));
     const thread: BaseMessage[] = [];
     for (const warnings of [["OUTPUT_SCHEMA_EMULATED"], []]) {
@@ -105,7 +195,7 @@ describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
     expect(`${other.ways().join(" ")} `).toMatch(new RegExp(`^(format ){1,3}(tool ){1,3}${again}$`));
   });
 
-  it("asks in words for a call that the API can't be told to demand", async () => {
+  it.runIf(ALL)("asks in words for a call that the API can't be told to demand", async () => {
     const { api, options } = await withClaude({
       which,
       engine: "live",

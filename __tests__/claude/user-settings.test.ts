@@ -6,7 +6,7 @@ import { runAgent } from "deep-factor-providers";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
 import { type Script, startAnthropic } from "../support/anthropic.mjs";
 import { createFakes } from "../support/fake.mjs";
-import { ALL, createProvider, RUNS, withClaude } from "../support/harness.mjs";
+import { ALL, createProvider, RUNS, sharedRun, withClaude } from "../support/harness.mjs";
 import { lacks } from "../support/systems.mjs";
 
 const fakes = createFakes();
@@ -20,7 +20,12 @@ type Settings = Record<string, unknown>;
 type Options = Parameters<typeof createProvider>[0];
 
 /** One call of the real CLI for a user with these settings. */
-async function ask(run: Pick<Setup, "which" | "engine">, settings: Settings, more: Options = {}, tools = false) {
+async function ask(
+  run: Pick<Setup, "which" | "engine" | "until">,
+  settings: Settings,
+  more: Options = {},
+  tools = false,
+) {
   const { api, home, options } = await withClaude({ ...run, script: HELLO });
   mkdirSync(join(home, ".claude"), { recursive: true });
   writeFileSync(join(home, ".claude", "settings.json"), JSON.stringify(settings));
@@ -60,6 +65,12 @@ const essence = (request: { body: Record<string, unknown> } | undefined, home: s
 /** What a provider that was told nothing of them leaves to the user. */
 const LIMITS = { CLAUDE_CODE_MAX_OUTPUT_TOKENS: "77", CLAUDE_CODE_EFFORT_LEVEL: "low" };
 
+/** What would change a pure call. */
+const STYLE = { outputStyle: "Explanatory", language: "japanese" };
+
+/** What lets another model answer. */
+const OTHER_MODEL = { availableModels: ["haiku"], enforceAvailableModels: true };
+
 /** Whether each engine runs every row: otherwise one of them does. */
 const EVERY_ROW = ALL || RUNS.length === 1;
 
@@ -73,13 +84,14 @@ describe.each(RUNS)("the user's settings and claude, %s, %s", (which, engine) =>
     onTestFinished(() => other.close());
     const env = { ANTHROPIC_BASE_URL: other.url, ANTHROPIC_API_KEY: "sk-of-the-file", ...LIMITS };
     const settings = { env, apiKeyHelper: "echo sk-of-the-helper" };
-    const { request, count } = await ask(run, settings);
+    // With a choice of its own, and one that it leaves to the user.
+    const { request, count } = await ask(run, settings, ALL ? {} : { reasoning: { effort: "high" } });
     expect([count, other.requests.length]).toEqual([1, 0]);
     expect([request?.headers["x-api-key"], request?.headers.authorization]).toEqual([
       "sk-ant-api03-not-a-key",
       undefined,
     ]);
-    expect([request?.body.max_tokens, request?.body.output_config]).toEqual([77, { effort: "low" }]);
+    expect([request?.body.max_tokens, request?.body.output_config]).toEqual([77, { effort: ALL ? "low" : "high" }]);
   });
 
   mostlyInPrint("a subscription is not billed to a key there", async () => {
@@ -88,33 +100,28 @@ describe.each(RUNS)("the user's settings and claude, %s, %s", (which, engine) =>
     expect([count, failed.code]).toEqual([0, "NOT_LOGGED_IN"]);
   });
 
-  mostlyLive("a call's choices hold, and what the provider leaves alone is the user's", async () => {
+  // Of each pair, the gateway's row has one choice, and the call that nothing wins over, below, has the other.
+  it.runIf(ALL)("a call's choices hold, and what the provider leaves alone is the user's", async () => {
     const env = LIMITS;
     const chosen = await ask(run, { env }, { maxOutputTokens: 500, reasoning: { effort: "high" } });
     expect([chosen.request?.body.max_tokens, chosen.request?.body.output_config]).toEqual([500, { effort: "high" }]);
-    // What a gateway's settings have is left alone as well.
-    if (!ALL) return;
     const left = await ask(run, { env });
     expect([left.request?.body.max_tokens, left.request?.body.output_config]).toEqual([77, { effort: "low" }]);
     expect(left.warnings).toEqual([]);
   });
 
-  mostlyInPrint("what would change a pure call does not", async () => {
+  // Without `--all`, it is looked at beside the call that nothing wins over, below.
+  it.runIf(ALL)("what would change a pure call does not", async () => {
     const bare = await ask(run, {});
-    const all = {
-      outputStyle: "Explanatory",
-      language: "japanese",
-      permissions: { defaultMode: ALL ? "plan" : "bypassPermissions" },
-    };
-    const set = await ask(run, all);
+    const set = await ask(run, { ...STYLE, permissions: { defaultMode: "plan" } });
     expect(essence(set.request, set.home)).toBe(essence(bare.request, bare.home));
     // As root, the CLI would refuse to start.
     expect(set.failed).toEqual({});
-    if (ALL) expect((await ask(run, { permissions: { defaultMode: "bypassPermissions" } })).failed).toEqual({});
+    expect((await ask(run, { permissions: { defaultMode: "bypassPermissions" } })).failed).toEqual({});
   });
 
-  mostlyInPrint("another model that is let answer is told", async () => {
-    const { warnings, request } = await ask(run, { availableModels: ["haiku"], enforceAvailableModels: true });
+  it.runIf(ALL)("another model that is let answer is told", async () => {
+    const { warnings, request } = await ask(run, OTHER_MODEL);
     expect(request?.body.model).toMatch(/^claude-haiku/);
     expect(warnings).toContain(`OTHER_MODEL: ${request?.body.model} has answered, and sonnet was asked`);
   });
@@ -141,21 +148,38 @@ it("tools that the user denies fail a run in print form by name", async () => {
   expect(await run.result).toMatchObject({ status: "failed", error: { code: "INVALID_CONFIG", message } });
 });
 
+/** The settings that no setting of ours wins over. */
+const WINNING = {
+  env: { ANTHROPIC_BASE_URL: "https://me:secret@gateway.example/v1", ANTHROPIC_AUTH_TOKEN: "not-a-token" },
+  permissions: { deny: ["Bash(rm *)", "mcp__*"], additionalDirectories: ["/usr/share"] },
+};
+/** Without `--all`, another model is let answer in the same call, with a limit of the provider's own and the user's effort. */
+const WON_OVER = ALL ? WINNING : { ...WINNING, ...OTHER_MODEL, env: { ...WINNING.env, ...LIMITS } };
+const OWN = ALL ? {} : { maxOutputTokens: 500 };
+/** The call for a user who has that. */
+const wonOver = sharedRun((until) => ask({ engine: "print", until }, WON_OVER, OWN));
+
 it("what no setting of ours wins over is told with the call and by health", async () => {
-  const settings = {
-    env: { ANTHROPIC_BASE_URL: "https://me:secret@gateway.example/v1", ANTHROPIC_AUTH_TOKEN: "not-a-token" },
-    permissions: { deny: ["Bash(rm *)", "mcp__*"], additionalDirectories: ["/usr/share"] },
-  };
-  const { provider, home, cliPath, warnings } = await ask({ engine: "print" }, settings, {});
+  const { provider, home, cliPath, warnings, request } = await wonOver();
   const file = join(home, ".claude", "settings.json");
   const told = `\`permissions.additionalDirectories\` in ${file} is told to the model, folder by folder`;
-  expect(warnings).toEqual([`USER_SETTINGS: ${told}`]);
+  const other = `OTHER_MODEL: ${request?.body.model} has answered, and sonnet was asked`;
+  // Of the other model, the CLI says something itself.
+  const ours = warnings.filter((warning) => ALL || !/^INFORMATIONAL: Model "sonnet" is restricted/.test(warning));
+  expect(ours).toEqual([`USER_SETTINGS: ${told}`, ...(ALL ? [] : [other])]);
+  if (!ALL) {
+    expect(request?.body.model).toMatch(/^claude-haiku/);
+    expect([request?.body.max_tokens, request?.body.output_config]).toEqual([500, { effort: "low" }]);
+  }
   const { problems, signedInBy } = await provider.health();
   expect(problems.map(({ code, message }) => `${code}: ${message}`)).toEqual([
-    `USER_SETTINGS: ${file} sets ANTHROPIC_BASE_URL, which this provider sets or takes away`,
+    `USER_SETTINGS: ${file} sets ANTHROPIC_BASE_URL${ALL ? "" : ", CLAUDE_CODE_MAX_OUTPUT_TOKENS"}, which this provider sets or takes away`,
     `USER_SETTINGS: ${file} sets ANTHROPIC_AUTH_TOKEN, which beats the environment in calls, too`,
     `USER_SETTINGS: \`permissions.deny\` in ${file} takes bound tools away: calls with those fail`,
     `USER_SETTINGS: ${told}`,
+    ...(ALL
+      ? []
+      : [`USER_SETTINGS: \`availableModels\` in ${file} lets another model answer in place of one that is not in it`]),
   ]);
   expect(signedInBy?.why).toMatch(/^ANTHROPIC_BASE_URL is 127\.0\.0\.1:/);
   const env = { HOME: home, USERPROFILE: home, CLAUDE_CONFIG_DIR: "" };
@@ -163,6 +187,15 @@ it("what no setting of ours wins over is told with the call and by health", asyn
   expect((await free.health({ level: "version" })).problems.map(({ message }) => message)).toContain(
     `${file} sets ANTHROPIC_BASE_URL, ANTHROPIC_AUTH_TOKEN (ANTHROPIC_BASE_URL is gateway.example), which beats the environment in calls, too`,
   );
+});
+
+it.skipIf(ALL)("what would change a pure call does not", async () => {
+  const bare = await wonOver();
+  const permissions = { ...WINNING.permissions, defaultMode: "bypassPermissions" };
+  const set = await ask({ engine: "print" }, { ...WON_OVER, ...STYLE, permissions }, OWN);
+  expect(essence(set.request, set.home)).toBe(essence(bare.request, bare.home));
+  // As root, the CLI would refuse to start.
+  expect(set.failed).toEqual({});
 });
 
 it.skipIf(lacks("scripts"))("is a file that only the user can read, and gone after the call", async () => {
