@@ -14,11 +14,13 @@ import {
   type ProviderError,
   runAgent,
 } from "deep-factor-providers";
-import { claudeCli } from "deep-factor-providers/ai-sdk";
-import { ChatClaudeCli } from "deep-factor-providers/langchain";
+import { claudeCli, codexCli } from "deep-factor-providers/ai-sdk";
+import { ChatClaudeCli, ChatCodexCli } from "deep-factor-providers/langchain";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { collect, failureOf, KEY, withApi } from "./api/setup.js";
-import { createProvider, RUNS, withClaude } from "./support/harness.mjs";
+import { HERE } from "./clis/real.js";
+import { ALL, createProvider, RUNS, withClaude, withCli } from "./support/harness.mjs";
+import { ask } from "./support/live.mjs";
 import { startOpenAi } from "./support/openai.mjs";
 import { createTemp, until } from "./support/processes.mjs";
 import { lacks } from "./support/systems.mjs";
@@ -60,35 +62,55 @@ describe.each(RUNS)("claude %s, %s", (which, engine) => {
     const logger = ({ message, fields }: { message: string; fields: Record<string, unknown> }) =>
       logged.push([message, fields.code]);
     const from = Date.now();
-    const provider = createProvider({ ...options, budget: { requests: 2, per: "hour", store }, logger });
-    const replies = [await provider.invoke(["one"]), await provider.invoke(["two"])];
-    const spent = replies.map(({ usage_metadata, response_metadata }) => ({
-      tokens: (usage_metadata as { total_tokens: number } | undefined)?.total_tokens ?? 0,
-      costUsd: response_metadata.cost_usd ?? 0,
+    // In print form, each request is a start.
+    const most = engine === "live" || ALL ? 2 : 1;
+    const budget = { requests: most, tokens: 1e9, costUsd: 1e9, per: "hour", store } as const;
+    const provider = createProvider({ ...options, budget, logger });
+    const calls = [await ask(provider, ["one"])];
+    // The same conversation, which a live process serves.
+    if (most === 2) calls.push(await ask(provider, ["one", calls[0]?.message as never, "two"]));
+    expect(calls.map(({ warnings }) => warnings)).toEqual(calls.map(() => []));
+    const spent = calls.map(({ reply: { usage, costUsd } }) => ({
+      tokens: (usage.inputTokens ?? 0) + (usage.outputTokens ?? 0),
+      costUsd: costUsd ?? 0,
     }));
     const processes = limits().processes.map(({ pid, conversations }) => [pid, conversations]);
     const asked = api.requests.length;
+    expect(asked).toBeGreaterThanOrEqual(most);
     logged.length = 0;
-    expectRefusal(await failureOf(provider.invoke(["three"])), "2 of 2 requests per hour", from);
+    const used = `${most} of ${most} requests per hour`;
+    expectRefusal(await failureOf(provider.invoke(["three"])), used, from);
     const { events, error } = await collect(provider.stream(["four"]));
     expect(events).toEqual([]);
-    expectRefusal(error, "2 of 2 requests per hour", from);
-    // Another provider of the same store, of other tools.
-    const other = createProvider({ ...options, budget: { requests: 1, per: "hour", store } });
-    expectRefusal(await failureOf(other.bindTools([]).invoke(["five"])), "2 of 1 requests per hour", from);
+    expectRefusal(error, used, from);
+    // Other providers of the same store, one of them of other tools.
+    const other = (own: object) =>
+      createProvider({ ...options, budget: { ...own, per: "hour", store } as BudgetOptions });
+    const fewer = other({ requests: 1 });
+    expectRefusal(await failureOf(fewer.bindTools([]).invoke(["five"])), `${most} of 1 requests per hour`, from);
+    for (const [own, what] of [
+      [{ tokens: 10 }, /^\d{3,4} of 10 tokens per hour$/],
+      [{ costUsd: 0.000001 }, /^0\.\d{4} of 0\.000001 US dollars per hour$/],
+    ] as const) {
+      const one = other(own);
+      const { code, message } = await failureOf(one.invoke(["six"]));
+      expect(code).toBe("BUDGET_EXCEEDED");
+      expect(/used up: (.*?);/.exec(message)?.[1]).toMatch(what);
+      await one.close();
+    }
     expect(api.requests).toHaveLength(asked);
     expect(limits().processes.map(({ pid, conversations }) => [pid, conversations])).toEqual(processes);
     expect(logged).toEqual([
       ["refused", "BUDGET_EXCEEDED"],
       ["refused", "BUDGET_EXCEEDED"],
     ]);
-    const [budget] = limits().budgets;
-    expect(budget).toEqual({
+    const [counted] = limits().budgets;
+    expect(counted).toEqual({
       provider: "claude",
       per: "hour",
       store,
-      limits: { requests: 2 },
-      requests: 2,
+      limits: { requests: most, tokens: 1e9, costUsd: 1e9 },
+      requests: most,
       tokens: spent.reduce((sum, { tokens }) => sum + tokens, 0),
       costUsd: expect.closeTo(
         spent.reduce((sum, { costUsd }) => sum + costUsd, 0),
@@ -98,13 +120,14 @@ describe.each(RUNS)("claude %s, %s", (which, engine) => {
       resetsAt: expect.any(Number),
       at: expect.any(Number),
     });
-    expect(budget?.tokens).toBeGreaterThan(0);
-    expect(budget?.costUsd).toBeGreaterThan(0);
+    expect(counted?.tokens).toBeGreaterThan(0);
+    expect(counted?.costUsd).toBeGreaterThan(0);
     await provider.close();
     expect(limits().budgets.map(({ limits }) => limits)).toEqual([{ requests: 1 }]);
   });
 
-  it("is not asked when its tokens or its costs are used up", async () => {
+  // Above, others of the same store are told the same of both, and a start is two of these.
+  it.runIf(ALL)("is not asked when its tokens or its costs are used up", async () => {
     const { api, options } = await withClaude({ which, engine, script: hello });
     for (const [budget, what] of [
       [{ tokens: 10, per: "hour" }, /^\d{3} of 10 tokens per hour$/],
@@ -186,6 +209,12 @@ describe("an attempt", () => {
   });
 });
 
+/** codex as `withClaude` has claude. */
+async function withCodex({ script }: { engine: "live"; script: typeof hello }) {
+  const { api, options } = await withCli("codex", { script });
+  return { api, options: { ...options, engine: "live" as const, model: options.model as string } };
+}
+
 describe("whoever asks", () => {
   it("a fallback goes on to the next", async () => {
     const used = await withApi({ script: answer, options: { budget: { requests: 1, per: "hour" }, id: "first" } });
@@ -214,25 +243,33 @@ describe("whoever asks", () => {
     expect([times, api.requests.length]).toEqual([3, 3]);
   });
 
-  it("LangChain's model and the AI SDK's are refused, and ask no second time", async () => {
-    const { api, options } = await withClaude({ engine: "live", script: hello });
-    const budget = { requests: 1, per: "hour" } as const;
-    const chat = new ChatClaudeCli({ ...options, budget });
-    onTestFinished(() => chat.close());
-    await chat.invoke("hi");
-    const asked = api.requests.length;
-    expect(await failureOf(chat.invoke("hi"))).toMatchObject({ code: "BUDGET_EXCEEDED" });
-    expect(await failureOf(chat.bindTools([]).invoke("hi"))).toMatchObject({ code: "BUDGET_EXCEEDED" });
-    expect(api.requests).toHaveLength(asked);
-    onTestFinished(() => claudeCli.close());
-    const { model: name, ...own } = options;
-    const model = () => claudeCli(name, { ...own, budget });
-    await generateText({ model: model(), prompt: "hi" });
-    const before = api.requests.length;
-    const error = await failureOf(generateText({ model: model(), prompt: "hi" }));
-    expect(error).toMatchObject({ name: "AI_APICallError", isRetryable: false, data: { code: "BUDGET_EXCEEDED" } });
-    expect(api.requests).toHaveLength(before);
-  });
+  // They ask every CLI by the same code, and codex starts in a sixth of the time.
+  const faces = [
+    ...(ALL || !HERE ? [["claude", withClaude, ChatClaudeCli, claudeCli] as const] : []),
+    ...(HERE ? [["codex", withCodex, ChatCodexCli, codexCli] as const] : []),
+  ];
+  it.each(faces)(
+    "LangChain's model and the AI SDK's are refused, and ask no second time (%s)",
+    async (_, start, Chat, cli) => {
+      const { api, options } = await start({ engine: "live", script: hello });
+      const budget = { requests: 1, per: "hour" } as const;
+      const chat = new Chat({ ...options, budget });
+      onTestFinished(() => chat.close());
+      await chat.invoke("hi");
+      const asked = api.requests.length;
+      expect(await failureOf(chat.invoke("hi"))).toMatchObject({ code: "BUDGET_EXCEEDED" });
+      expect(await failureOf(chat.bindTools([]).invoke("hi"))).toMatchObject({ code: "BUDGET_EXCEEDED" });
+      expect(api.requests).toHaveLength(asked);
+      onTestFinished(() => cli.close());
+      const { model: name, ...own } = options;
+      const model = () => cli(name, { ...own, budget });
+      await generateText({ model: model(), prompt: "hi" });
+      const before = api.requests.length;
+      const error = await failureOf(generateText({ model: model(), prompt: "hi" }));
+      expect(error).toMatchObject({ name: "AI_APICallError", isRetryable: false, data: { code: "BUDGET_EXCEEDED" } });
+      expect(api.requests).toHaveLength(before);
+    },
+  );
 });
 
 /** Asks `calls` times, so many at once, and tells how each has ended. */

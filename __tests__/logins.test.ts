@@ -87,17 +87,19 @@ const usedUp = (seconds: number) => ({
 describe.each(RUNS.map((run, at) => [...run, at] as const))("claude %s, %s", (which, engine, at) => {
   /** A row that both engines go through the same code for: each is run with one of them, and with all of them where everything is. */
   const itIn = (row: number) => it.runIf(ALL || row % RUNS.length === at);
+  /** Whose login the API was asked with. */
+  const askedAs = (headers: Record<string, unknown>) => /oat01-(\w+)/.exec(String(headers.authorization))?.[1];
 
-  itIn(0)("answers by an API key where the plan is used up", async () => {
+  itIn(1)("answers by an API key where the plan is used up", async () => {
     const inAnHour = Math.floor(Date.now() / 1000) + 3600;
     const { options } = await withClaude({
       which,
       engine,
       env: { ANTHROPIC_API_KEY: undefined },
       script: ({ headers }) =>
-        headers["x-api-key"] === undefined ? usedUp(inAnHour) : { text: `I am ${headers["x-api-key"]}.` },
+        askedAs(headers) === "work" ? usedUp(inAnHour) : { text: `I am ${headers["x-api-key"]}.` },
     });
-    const configDir = claudeLogin("mine");
+    const configDir = claudeLogin("work");
     const plan = closing(createClaudeCliProvider({ ...options, login: { configDir } }));
     const env = { ...options.env, ANTHROPIC_API_KEY: "not-a-key" };
     const key = closing(createClaudeCliProvider({ ...options, env }));
@@ -108,15 +110,16 @@ describe.each(RUNS.map((run, at) => [...run, at] as const))("claude %s, %s", (wh
       fallback: { index: 1, skipped: [{ provider: "claude", code: "USAGE_LIMIT" }] },
     });
     // The plan is left alone until it is there again.
-    const again = await both.invoke(["and now?"]);
+    const again = await both.invoke(["who are you?", message, "and now?"]);
     expect(again.response_metadata).toMatchObject({
       fallback: { skipped: [{ message: expect.stringMatching(/^not asked before /) }] },
     });
-    // A failure says whose it was, too.
+    // A failure says whose it was, too, as one of codex does below.
+    if (!ALL && HERE) return;
     await expect(plan.invoke(["hi"])).rejects.toMatchObject({ code: "USAGE_LIMIT", run: { login: configDir } });
   });
 
-  itIn(2)("tells the windows of its plan before they are used up", async () => {
+  itIn(0)("tells the windows of its plan before they are used up", async () => {
     const resets = Math.floor(Date.now() / 1000) + 3600;
     const unified = {
       status: "allowed",
@@ -130,16 +133,22 @@ describe.each(RUNS.map((run, at) => [...run, at] as const))("claude %s, %s", (wh
     );
     const { api, options } = await withClaude({
       ...{ which, engine, env: { ANTHROPIC_API_KEY: undefined } },
-      script: () => ({ text: "Hello.", headers }),
+      script: ({ headers: asked }) => ({ text: `I am ${askedAs(asked)}.`, headers }),
     });
-    const login = { configDir: claudeLogin("mine") };
+    const login = { configDir: claudeLogin("private") };
     const provider = closing(createClaudeCliProvider({ ...options, login, budget: { plan: 0.4 } }));
     const told: unknown[] = [];
     for await (const event of provider.stream(["hi"])) {
+      if (event.type === "done")
+        expect(event.reply).toMatchObject({ content: "I am private.", run: { login: login.configDir } });
       if (event.type !== "rate_limit") continue;
       const { type: _, ...limit } = event;
       told.push(limit);
     }
+    expect(readdirSync(login.configDir)).toContain(".claude.json");
+    // Nobody has copied anything.
+    const credentials = JSON.parse(readFileSync(join(login.configDir, ".credentials.json"), "utf8"));
+    expect(credentials.claudeAiOauth.accessToken).toBe("sk-ant-oat01-private");
     const window = (limitType: string, utilization: number, at: number) => ({
       ...{ status: "allowed", limitType, utilization, resetsAt: at * 1000 },
     });
@@ -163,13 +172,13 @@ describe.each(RUNS.map((run, at) => [...run, at] as const))("claude %s, %s", (wh
     expect(api.requests.length).toBe(asked);
   });
 
-  itIn(1)("keeps work and private apart", async () => {
-    const whose = (headers: Record<string, unknown>) => /oat01-(\w+)/.exec(String(headers.authorization))?.[1];
+  // In every run, the one above asks as work, and the other as private.
+  it.runIf(ALL)("keeps work and private apart", async () => {
     const { options } = await withClaude({
       which,
       engine,
       env: { ANTHROPIC_API_KEY: undefined },
-      script: ({ headers }) => ({ text: `I am ${whose(headers)}.` }),
+      script: ({ headers }) => ({ text: `I am ${askedAs(headers)}.` }),
     });
     for (const name of ["work", "private"]) {
       const configDir = claudeLogin(name);
@@ -189,7 +198,8 @@ describe.each(RUNS.map((run, at) => [...run, at] as const))("claude %s, %s", (wh
 describe.skipIf(!HERE)("the others", { timeout: 300_000 }, () => {
   it.each(["print", "live"] as const)("codex %s has the login's files, and no others", async (engine) => {
     const { api, options } = await withCli("codex", {
-      script: ({ headers }: { headers: Record<string, unknown> }) => ({ text: `I am ${headers["x-login"]}.` }),
+      script: ({ headers, raw }: { headers: Record<string, unknown>; raw: string }) =>
+        raw.includes("fail!") ? { error: { status: 400, message: "No." } } : { text: `I am ${headers["x-login"]}.` },
     });
     const codexLogin = (name: string) =>
       login({
@@ -210,12 +220,16 @@ http_headers = { "x-login" = "${name}" }
       [b, "second"],
       [a, "first"],
     ] as const;
-    for (const [configDir, name] of sampleOf(calls, engine === "live" ? 3 : 2)) {
-      const provider = closing(createCodexCliProvider({ ...options, engine, login: { configDir } }));
+    for (const [configDir, name] of sampleOf(calls, 2)) {
+      // A relative one is told as what it is.
+      const given = configDir === b ? relative(process.cwd(), configDir) : configDir;
+      const provider = closing(createCodexCliProvider({ ...options, engine, login: { configDir: given } }));
       const message = await provider.invoke(["who are you?"]);
       expect(message.content).toBe(`I am ${name}.`);
       expect(message.response_metadata).toMatchObject({ run: { login: configDir } });
     }
+    const failing = closing(createCodexCliProvider({ ...options, engine, login: { configDir: b }, retry: false }));
+    if (engine === "live") await expect(failing.invoke(["fail!"])).rejects.toMatchObject({ run: { login: b } });
     // A live process has a home of links: what it leaves is not in the login's folder.
     if (engine === "live") expect(readdirSync(a).sort()).toEqual(["AGENTS.md", "config.toml"]);
   });
@@ -294,7 +308,8 @@ describe("the option", () => {
     }
   });
 
-  it("is relative to the working folder, and absolute in what is told", async () => {
+  // Of codex above in every run.
+  it.runIf(ALL || !HERE)("is relative to the working folder, and absolute in what is told", async () => {
     const { options } = await withClaude({ script: [{ text: "Hello." }], engine: "print" });
     const dir = login();
     const configDir = relative(process.cwd(), dir);

@@ -56,6 +56,13 @@ describe.each(VERSIONS)("claude %s", (which) => {
       });
     }
     expect(models.map(({ speeds }) => speeds)).toContainEqual(["fast", "standard"]);
+    // The command line tells the same.
+    const folder = mkdtempSync(join(tmpdir(), "models-"));
+    onTestFinished(() => removeFolder(folder));
+    symlinkSync(options.cliPath, join(folder, "claude"));
+    const env = { ...options.env, ANTHROPIC_MODEL: "sonet", PATH: folder };
+    const shown = await startCommand(["providers", "--models", "claude", "--json"], { env }).ended;
+    expect(JSON.parse(shown.stdout)).toEqual([{ provider: "claude", models }]);
     // It is the process of the next call, too.
     expect(await provider.models()).toEqual(models);
     expect(api.requests).toEqual([]);
@@ -67,7 +74,8 @@ describe.each(VERSIONS)("claude %s", (which) => {
     });
   });
 
-  it("tells them in print form, and on the command line", async () => {
+  // choices/efforts.test.ts asks for them in print form in every run.
+  it.runIf(ALL)("tells them in print form, and on the command line", async () => {
     const { api, options } = await withClaude({ which, script: none });
     const models = await createProvider({ ...options, engine: "print" }).models();
     expect(models.map(({ id }) => id)).toContain("sonnet");
@@ -79,7 +87,6 @@ describe.each(VERSIONS)("claude %s", (which) => {
     expect(JSON.parse(listed.stdout)).toEqual([{ provider: "claude", models }]);
     expect(api.requests).toEqual([]);
     // As tables for people, those of codex are listed below in every run.
-    if (!ALL) return;
     const shown = await run(["providers", "--models", "claude"]);
     expect(shown.stdout).toMatch(/^PROVIDER +MODEL +NAME +EFFORTS +TIERS +CONTEXT\nclaude +default \(default\) /);
     const doctor = await run(["doctor", "claude", "--level", "command", "--models"]);

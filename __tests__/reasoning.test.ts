@@ -5,7 +5,7 @@ import { createCodexCliProvider, type ProviderEvent, type ReasoningDetail } from
 import { describe, expect, it, onTestFinished } from "vitest";
 import { withApi } from "./api/setup.js";
 import { HERE } from "./clis/real.js";
-import { ALL, createProvider, RUNS, sampleOf, withClaude, withCli } from "./support/harness.mjs";
+import { ALL, createProvider, RUNS, withClaude, withCli } from "./support/harness.mjs";
 import { told } from "./support/live.mjs";
 
 /** What would be a call if reasoning were content. */
@@ -34,10 +34,7 @@ const held = ({ content, contentBlocks, additional_kwargs, tool_calls }: AIMessa
   tool_calls,
 });
 
-describe.each(RUNS.map((run, at) => [...run, at] as const))("claude %s, %s", (which, engine, at) => {
-  /** A row that both engines go through the same code for: each is run with one of them, and with all of them where everything is. */
-  const itIn = (row: number) => it.runIf(ALL || row % RUNS.length === at);
-
+describe.each(RUNS)("claude %s, %s", (which, engine) => {
   const thought = {
     content: [
       { type: "thinking", thinking: TEMPTING, signature: "U0VBTA==" },
@@ -51,8 +48,8 @@ describe.each(RUNS.map((run, at) => [...run, at] as const))("claude %s, %s", (wh
     { type: "reasoning.encrypted", data: "UkVEQUNURUQ=", format: "anthropic-claude-v1" },
   ];
 
-  it("tells it beside the answer, piece by piece and block by block", async () => {
-    const { api, options } = await withClaude({ which, engine, script: [thought, { text: "Done." }] });
+  it("tells it beside the answer, piece by piece and block by block, and in its message", async () => {
+    const { api, options } = await withClaude({ which, engine, script: [thought, thought, thought] });
     const model = createProvider(options).bindTools([TOOL]);
     const { reply, thinking, text } = await eventsOf(model.stream(["go"]));
     expect([thinking, text]).toEqual([TEMPTING, "Yes."]);
@@ -65,7 +62,9 @@ describe.each(RUNS.map((run, at) => [...run, at] as const))("claude %s, %s", (wh
       additional_kwargs: { reasoning_content: thinking, reasoning_details: details },
       response_metadata: { provider: "claude", model: reply.model },
     });
-    await model.invoke([new HumanMessage("go"), stored(message), new HumanMessage("And now?")]);
+    const thread = [new HumanMessage("go"), stored(message), new HumanMessage("And now?")];
+    // One that reasons by a choice tells its text.
+    const again = await model.invoke(thread, engine === "print" ? { reasoning: { effort: "low" } } : {});
     const sent = told(api.requests[1]?.body);
     if (engine === "live") {
       // The session holds it itself.
@@ -75,11 +74,14 @@ describe.each(RUNS.map((run, at) => [...run, at] as const))("claude %s, %s", (wh
         ["user", { type: "text", text: "And now?" }],
       ]);
     } else expect(JSON.stringify(sent)).not.toMatch(/Think|U0VBTA|UkVEQUNURUQ/);
+    expectHeld(again);
+    if (which === "oldest") return;
+    const displays = api.requests.map(({ body }) => body.thinking.display);
+    expect(displays).toEqual(engine === "print" ? ["updates", "summarized"] : ["updates", "updates"]);
   });
 
-  itIn(0)("is in the message as LangChain has it, and content stays a string", async () => {
-    const { options } = await withClaude({ which, engine, script: [thought] });
-    const message = await createProvider(options).invoke(["go"]);
+  /** It is in the message as LangChain has it, and content stays a string. */
+  const expectHeld = (message: AIMessage) => {
     expect(held(message)).toEqual({
       content: "Yes.",
       contentBlocks: [
@@ -92,6 +94,12 @@ describe.each(RUNS.map((run, at) => [...run, at] as const))("claude %s, %s", (wh
     // Through JSON and back.
     const { kwargs } = stored(message);
     expect(held(new AIMessage(kwargs))).toEqual(held(message));
+  };
+
+  // The second message above, in every run.
+  it.runIf(ALL)("is in the message as LangChain has it, and content stays a string", async () => {
+    const { options } = await withClaude({ which, engine, script: [thought] });
+    expectHeld(await createProvider(options).invoke(["go"]));
   });
 });
 
@@ -100,13 +108,15 @@ describe("claude newest", () => {
     [[], "updates"],
     [["--thinking-display", "summarized"], "summarized"],
   ];
-  it.each(sampleOf(displays))("with %j asks its API for thinking that is %s", async (extraArgs, display) => {
+  // Without an argument above in every run, and with the other display, which `reasoning` asks for.
+  it.runIf(ALL).each(displays)("with %j asks its API for thinking that is %s", async (extraArgs, display) => {
     const { api, options } = await withClaude({ engine: "print", script: [{ text: "Yes." }] });
     await createProvider({ ...options, extraArgs }).invoke(["go"]);
     expect(api.requests.find(({ method }) => method === "POST")?.body.thinking.display).toBe(display);
   });
 
-  it.each(sampleOf(["live", "print"] as const))(
+  // In every run, print form does above, and live sessions in choices/claude.test.ts.
+  it.runIf(ALL).each(["live", "print"] as const)(
     "asks its API for the text where `reasoning` is set, and gives it (%s)",
     async (engine) => {
       const content = [

@@ -1,21 +1,17 @@
 // @change
 /** What `runAgent` does with a CLI that calls tools in the middle of its run, beside the scenarios. */
 import { createCodexCliProvider, runAgent } from "deep-factor-providers";
-import { expect, it, onTestFinished } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { makePicture } from "../../examples/vision/files.mjs";
+import { HERE } from "../clis/real.js";
 import { API } from "../support/agent-api.mjs";
 import { CALLING_CLAUDES } from "../support/agent-claude.mjs";
 import { CODEX } from "../support/agent-codex.mjs";
-import type { Turn } from "../support/agent-scenarios.mjs";
-import { createProvider, withClaude } from "../support/harness.mjs";
+import { GEMINI } from "../support/agent-gemini.mjs";
+import { QWEN } from "../support/agent-qwen.mjs";
+import { createProvider, sampleOf, withClaude, withCli } from "../support/harness.mjs";
 
 const look = { name: "look", execute: () => "fine" };
-
-/** A model of claude's that calls by callback. */
-async function calling(turns: Turn[]) {
-  const claude = CALLING_CLAUDES.at(-1);
-  if (!claude) throw new Error("there is no such claude");
-  return await claude.cast(turns);
-}
 
 it("a fast result is delivered at once, not held for a slow one", async () => {
   const { provider } = await CODEX.cast([{ calls: [{ name: "slow" }, { name: "fast" }] }, { text: "Done." }]);
@@ -51,55 +47,88 @@ it("a fast result is delivered at once, not held for a slow one", async () => {
   expect(await run.result).toMatchObject({ status: "completed", output: "Done.", steps: 2 });
 });
 
-it("a task handed to the same provider, which lets one run at a time, does not wait for itself", async () => {
-  const limit = { toolCalls: "callbacks" as const };
-  // One API, one CLI, and so one queue: who asks first is the parent, whose two calls are answered by one child each.
-  const handoff = (task: string) => ({
-    type: "tool_use",
-    id: task,
-    name: "mcp__df__handoff",
-    input: { agent: "it", task },
-  });
-  const { api, options } = await withClaude({
-    which: "oldest",
-    engine: "print",
-    script: ({ body }: { body: object }) => {
-      const text = JSON.stringify(body);
-      if (text.includes("answer one") && text.includes("answer two")) return { text: "Both." };
-      if (text.includes("Go.")) return { content: [handoff("one"), handoff("two")] };
-      return { text: text.includes("two") ? "answer two" : "answer one" };
-    },
-  });
-  const provider = createProvider({ ...options, maxConcurrency: 1 });
-  const run = runAgent({ provider, ...limit, prompt: "Go.", builtins: { handoff: { agents: { it: { provider } } } } });
-  expect(await run.result).toMatchObject({ status: "completed", output: "Both." });
-  expect(api.requests).toHaveLength(4);
-});
+type Answer = { text: string } | { tasks: string[] };
 
-it("says which way calls come, and refuses the impossible by name", async () => {
-  const turns = [{ calls: [{ name: "look" }] }, { text: "Fine." }];
-  const { provider } = await calling(turns);
-  expect(await runAgent({ provider, prompt: "Go.", tools: [look], toolCalls: "callbacks" }).result).toMatchObject({
-    status: "completed",
-    output: "Fine.",
-  });
-  const { provider: api } = await API.cast([]);
-  const live = createProvider((await withClaude({ which: "newest", engine: "live", script: [] })).options);
-  const impossible = (provider: typeof api, id: string) => {
-    const message = `toolCalls can't be "callbacks": ${id} takes no tools in the middle of a turn with these options`;
-    expect(() => runAgent({ provider, prompt: "Go.", toolCalls: "callbacks" })).toThrow(
-      expect.objectContaining({ code: "INVALID_OPTION", message: expect.stringContaining(message) }),
+/** One API and one CLI whose calls are tasks that are handed on. */
+const HANDING = [
+  {
+    name: "codex",
+    async start(answer: (text: string) => Answer) {
+      const { api, create } = await withCli("codex", {
+        script: ({ body }: { body: object }) => {
+          const said = answer(JSON.stringify(body));
+          if (!("tasks" in said)) return said;
+          const args = (task: string) => ({ agent: "it", task });
+          const called = { name: "handoff", namespace: "mcp__df" };
+          return { calls: said.tasks.map((task) => ({ ...called, id: task, args: args(task) })) };
+        },
+      });
+      return { api, provider: create({ maxConcurrency: 1 }) };
+    },
+  },
+  {
+    name: "claude oldest",
+    async start(answer: (text: string) => Answer) {
+      const { api, options } = await withClaude({
+        which: "oldest",
+        engine: "print",
+        script: ({ body }: { body: object }) => {
+          const said = answer(JSON.stringify(body));
+          if (!("tasks" in said)) return said;
+          const called = { type: "tool_use", name: "mcp__df__handoff" };
+          return { content: said.tasks.map((task) => ({ ...called, id: task, input: { agent: "it", task } })) };
+        },
+      });
+      return { api, provider: createProvider({ ...options, maxConcurrency: 1 }) };
+    },
+  },
+];
+
+it.each(sampleOf(HANDING))(
+  "a task handed to the same provider, which lets one run at a time, does not wait for itself: $name",
+  async ({ start }) => {
+    const limit = { toolCalls: "callbacks" as const };
+    // One queue: who asks first is the parent, whose two calls are answered by one child each.
+    const { api, provider } = await start((text) => {
+      if (text.includes("answer one") && text.includes("answer two")) return { text: "Both." };
+      if (text.includes("Go.")) return { tasks: ["one", "two"] };
+      return { text: text.includes("two") ? "answer two" : "answer one" };
+    });
+    const builtins = { handoff: { agents: { it: { provider } } } };
+    const run = runAgent({ provider, ...limit, prompt: "Go.", builtins });
+    expect(await run.result).toMatchObject({ status: "completed", output: "Both." });
+    expect(api.requests).toHaveLength(4);
+  },
+);
+
+// What claude does when its calls come this way, its scenarios have.
+it.each(sampleOf([CODEX, ...CALLING_CLAUDES]))(
+  "says which way calls come, and refuses the impossible by name: $name",
+  async ({ cast }) => {
+    const turns = [{ calls: [{ name: "look" }] }, { text: "Fine." }];
+    const { provider } = await cast(turns);
+    expect(await runAgent({ provider, prompt: "Go.", tools: [look], toolCalls: "callbacks" }).result).toMatchObject({
+      status: "completed",
+      output: "Fine.",
+    });
+    const { provider: api } = await API.cast([]);
+    const live = createProvider((await withClaude({ which: "newest", engine: "live", script: [] })).options);
+    const impossible = (provider: typeof api, id: string) => {
+      const message = `toolCalls can't be "callbacks": ${id} takes no tools in the middle of a turn with these options`;
+      expect(() => runAgent({ provider, prompt: "Go.", toolCalls: "callbacks" })).toThrow(
+        expect.objectContaining({ code: "INVALID_OPTION", message: expect.stringContaining(message) }),
+      );
+    };
+    impossible(api, "openai");
+    impossible(live, "claude");
+    const agents = { it: { provider: api, toolCalls: "callbacks" as const } };
+    expect(() => runAgent({ provider: api, prompt: "Go.", builtins: { handoff: { agents } } })).toThrow(
+      "builtins.handoff.agents.it.toolCalls",
     );
-  };
-  impossible(api, "openai");
-  impossible(live, "claude");
-  const agents = { it: { provider: api, toolCalls: "callbacks" as const } };
-  expect(() => runAgent({ provider: api, prompt: "Go.", builtins: { handoff: { agents } } })).toThrow(
-    "builtins.handoff.agents.it.toolCalls",
-  );
-  // @ts-expect-error: no such word
-  expect(() => runAgent({ provider: api, prompt: "Go.", toolCalls: "both" })).toThrow(/"toolCalls" must be .*"auto"/);
-});
+    // @ts-expect-error: no such word
+    expect(() => runAgent({ provider: api, prompt: "Go.", toolCalls: "both" })).toThrow(/"toolCalls" must be .*"auto"/);
+  },
+);
 
 it("a closed provider and a missing key are told before anything is asked", async () => {
   const { createOpenAiCompatibleProvider } = await import("deep-factor-providers");
@@ -121,4 +150,41 @@ it("a closed provider and a missing key are told before anything is asked", asyn
     const run = runAgent({ provider, prompt: "Go." });
     expect(await run.result).toMatchObject({ status: "failed", error: { code } });
   }
+});
+
+describe.skipIf(!HERE)("an image", () => {
+  const DATA = makePicture().toString("base64");
+  const messages = [
+    {
+      role: "user",
+      content: [
+        { type: "text", text: "What is on it?" },
+        { type: "image", mimeType: "image/png", data: DATA },
+      ],
+    },
+  ];
+  const TURNS = [{ calls: [{ name: "look", args: {} }] }, { text: "Stripes." }];
+
+  it.each([...CALLING_CLAUDES, CODEX, GEMINI])("$name gets the user's image and calls the tools", async ({ cast }) => {
+    const { provider, asked } = await cast(TURNS);
+    const run = runAgent({
+      provider,
+      messages: messages as never,
+      tools: [look],
+      toolCalls: "callbacks",
+    });
+    expect(await run.result).toMatchObject({ status: "completed", output: "Stripes.", steps: 2 });
+    expect(JSON.stringify(((await asked(1)) as { body: object }).body).split(DATA)).toHaveLength(2);
+  });
+
+  it("qwen refuses it before anything starts", async () => {
+    const { provider } = await QWEN.cast([]);
+    const run = runAgent({
+      provider,
+      messages: messages as never,
+      tools: [look],
+      toolCalls: "callbacks",
+    });
+    expect(await run.result).toMatchObject({ status: "failed", error: { code: "UNSUPPORTED_CONTENT" } });
+  });
 });

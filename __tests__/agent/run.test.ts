@@ -1,31 +1,60 @@
 // @long
 /** What `runAgent` does beside the scenarios: results, events, LangChain, what goes wrong, and bad input. */
+
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { runInNewContext } from "node:vm";
 import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
 import { tool } from "@langchain/core/tools";
 import {
   type AgentEvent,
   type AgentTool,
+  createClaudeCliProvider,
+  createCodexCliProvider,
   createFallbackProvider,
   ProviderError,
+  renderRunLog,
+  replayRun,
   runAgent,
 } from "deep-factor-providers";
 import * as native from "deep-factor-providers/native";
 import { createScriptedProvider } from "deep-factor-providers/testing";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { z } from "zod";
+import { withApi } from "../api/setup.js";
 import { toAnswer } from "../support/agent-claude.mjs";
-import { createProvider, withClaude } from "../support/harness.mjs";
+import { toAnswer as toCodexAnswer } from "../support/agent-codex.mjs";
+import type { Turn } from "../support/agent-scenarios.mjs";
+import { createProvider, sampleOf, withClaude, withCli } from "../support/harness.mjs";
 import { createTag } from "../support/processes.mjs";
 import { lacks } from "../support/systems.mjs";
 
-type Turn = Parameters<typeof toAnswer>[0];
+type Engine = "print" | "live";
+type Failure = { error: { status: number; message: string } };
 
 /** Live by default: one process for all turns of a run. */
-async function claude(turns: Turn[], engine: "print" | "live" = "live") {
-  const script = turns.map((turn, index) => toAnswer(turn, index + 1, engine));
+async function claude(turns: (Turn | Failure)[], engine: Engine = "live") {
+  const script = turns.map((turn, index) => ("error" in turn ? turn : toAnswer(turn, index + 1, engine)));
   const { api, options } = await withClaude({ engine, script });
   return { api, options, provider: createProvider(options) };
 }
+
+/** The same; in print form, its calls are written into the text where the run says that they come in turns. */
+async function codex(turns: (Turn | Failure)[], engine: Engine = "live") {
+  const toOne = engine === "live" ? toCodexAnswer : (turn: Turn, index: number) => toAnswer(turn, index + 1, engine);
+  const script = turns.map((turn, index) => ("error" in turn ? turn : toOne(turn, index)));
+  const { api, options: made } = await withCli("codex", { script });
+  const options = { ...made, engine };
+  const provider = createCodexCliProvider(options);
+  onTestFinished(() => provider.close());
+  return { api, options, provider };
+}
+
+const CLAUDE = { cli: "claude", cast: claude, create: createClaudeCliProvider, native: native.createClaudeCliProvider };
+const CODEX = { cli: "codex", cast: codex, create: createCodexCliProvider, native: native.createCodexCliProvider };
+/** What a run is played with whose subject is the agent: codex, which starts in a fraction of the time, and with `--all` claude, too. */
+const CLIS = sampleOf([CODEX, CLAUDE]);
 
 /** A model that says this, where the agent is what is tested, and not how a CLI is spoken to. */
 function scripted(turns: Turn[]) {
@@ -110,10 +139,13 @@ describe("arguments", () => {
 });
 
 describe("a result", () => {
-  it("is there without anybody iterating, with the thread in the caller's own messages", async () => {
-    const { provider } = await claude([
+  // One process of claude's for all of it, which says what its answers cost.
+  it("is there without anybody iterating, with the thread in the caller's own messages; another run goes on from where it ended, and costs no more than it may", async () => {
+    const { provider, api } = await claude([
       { text: "Let me see.", calls: [{ name: "sum", args: { a: 1, b: 2 } }] },
       { text: "3." },
+      { text: "Bye." },
+      { calls: [{ name: "sum", args: { a: 3, b: 4 } }] },
     ]);
     const sum = tool(({ a, b }) => `${a + b}`, {
       name: "sum",
@@ -141,17 +173,31 @@ describe("a result", () => {
     expect([result.usage.totalTokens, result.usage.estimated]).toEqual([tokens, undefined]);
     expect(result.costUsd).toBeGreaterThan(0);
     // Whenever somebody asks, all events are there.
-    const [first, second] = [await eventsOf(run), await eventsOf(run)];
-    expect(second).toEqual(first);
-    expect(first.map(({ type }) => type).filter((type) => type !== "text_delta")).toEqual([
+    const [events, again] = [await eventsOf(run), await eventsOf(run)];
+    expect(again).toEqual(events);
+    expect(events.map(({ type }) => type).filter((type) => type !== "text_delta")).toEqual([
       ...["run_started", "message", "usage", "tool_call", "permission", "tool_result"],
       ...["message", "usage", "run_completed"],
     ]);
+
+    const thanks = [...messages, new HumanMessage("Thanks.")];
+    const second = await runAgent({ provider, messages: thanks, tools: [sum] }).result;
+    expect(second.output).toBe("Bye.");
+    expect(second.messages).toHaveLength(8);
+    // One process has heard it all: the last request is the first's, grown.
+    expect(api.requests).toHaveLength(3);
+    expect(JSON.stringify(api.requests[2]?.body.messages)).not.toContain("thread");
+
+    const more = [...second.messages, new HumanMessage("And 3 + 4?")];
+    const limits = { maxCostUsd: 0.000001 };
+    const limited = await runAgent({ provider, messages: more, tools: [sum], limits }).result;
+    expect(limited).toMatchObject({ status: "limit", limit: "maxCostUsd", steps: 1, error: { code: "AGENT_LIMIT" } });
+    expect(limited.messages.at(-1)).toMatchObject({ status: "error" });
   });
 
-  it("is plain data with the native entry", async () => {
-    const { options } = await claude([{ calls: [{ name: "look" }] }, { text: "Fine." }]);
-    const provider = native.createClaudeCliProvider(options);
+  it.each(CLIS)("is plain data with the native entry: $cli", async ({ cast, native: create }) => {
+    const { options } = await cast([{ calls: [{ name: "look" }] }, { text: "Fine." }]);
+    const provider = create(options);
     const { messages, status } = await native.runAgent({ provider, prompt: "Look.", tools: [look] }).result;
     await provider.close();
     expect(status).toBe("completed");
@@ -163,50 +209,27 @@ describe("a result", () => {
     ]);
     expect(JSON.parse(JSON.stringify(messages))).toEqual(messages);
   });
-
-  it("is the logger's to hear of, too", async () => {
-    const { options } = await claude([{ calls: [{ name: "look" }] }, { text: "Fine." }], "print");
-    const records: string[] = [];
-    const provider = createProvider({ ...options, logger: ({ message }) => records.push(message) });
-    await runAgent({ provider, prompt: "Look.", tools: [look] }).result;
-    expect(records.filter((message) => message === "started" || message === "ended")).toEqual([
-      ...["started", "ended", "started", "ended"],
-    ]);
-  });
-
-  it("goes on from where another run ended", async () => {
-    const { provider, api } = await claude([{ calls: [{ name: "look" }] }, { text: "Fine." }, { text: "Bye." }]);
-    const first = await runAgent({ provider, prompt: "Look.", tools: [look] }).result;
-    const messages = [...first.messages, new HumanMessage("Thanks.")];
-    const second = await runAgent({ provider, messages, tools: [look] }).result;
-    expect(second.output).toBe("Bye.");
-    expect(second.messages).toHaveLength(6);
-    // One process has heard it all: the last request is the first's, grown.
-    expect(api.requests).toHaveLength(3);
-    expect(JSON.stringify(api.requests[2]?.body.messages)).not.toContain("thread");
-  });
 });
 
 describe("what the model gets wrong", () => {
-  it("is told where a call can't be read", async () => {
+  it.each(CLIS)("is told where a call can't be read, and each start is the logger's to hear of: $cli", async (over) => {
     const broken = { text: '```json\n{"tool_calls":[{"name":"look","args":{"at": },"id":"call_1"}]}\n```' };
-    const { options, api } = await withClaude({ engine: "print", script: [broken, { text: "Never mind." }] });
-    const run = runAgent({ provider: createProvider(options), prompt: "Look.", tools: [look] });
+    const { options, api } = await over.cast([broken, { text: "Never mind." }], "print");
+    const records: string[] = [];
+    const provider = over.create({ ...options, logger: ({ message }) => records.push(message) });
+    onTestFinished(() => provider.close());
+    const run = runAgent({ provider, prompt: "Look.", tools: [look], toolCalls: "turns" });
     const warnings = (await eventsOf(run)).flatMap((event) => (event.type === "warning" ? [event.code] : []));
-    expect([[...new Set(warnings)], (await run.result).output]).toEqual([["INVALID_TOOL_CALL"], "Never mind."]);
-    const asked = JSON.stringify(api.requests[1]?.body.messages);
+    const codes = new Set(warnings.filter((code) => code !== "CLI_WARNING"));
+    expect([[...codes], (await run.result).output]).toEqual([["INVALID_TOOL_CALL"], "Never mind."]);
+    const asked = JSON.stringify(api.requests[1]?.body);
     expect(asked).toContain("could not be read: the JSON is malformed");
     const { messages } = await run.result;
     // One note, whatever number of calls it is about.
     expect(messages.map((message) => message.constructor)).toEqual([HumanMessage, AIMessage, HumanMessage, AIMessage]);
-  });
-
-  it("costs what it costs, and no more than that", async () => {
-    const { provider } = await claude([{ calls: [{ name: "look" }] }]);
-    const run = runAgent({ provider, prompt: "Look.", tools: [look], limits: { maxCostUsd: 0.000001 } });
-    const result = await run.result;
-    expect(result).toMatchObject({ status: "limit", limit: "maxCostUsd", steps: 1, error: { code: "AGENT_LIMIT" } });
-    expect(result.messages.at(-1)).toMatchObject({ status: "error" });
+    expect(records.filter((message) => message === "started" || message === "ended")).toEqual([
+      ...["started", "ended", "started", "ended"],
+    ]);
   });
 });
 
@@ -266,43 +289,52 @@ describe("tools", () => {
 });
 
 describe("a run that ends badly", () => {
-  it("says before the start that the CLI is missing, and warns of agents that are", async () => {
-    const missing = createProvider({ cliPath: "/nowhere/claude" });
-    const run = runAgent({ provider: missing, prompt: "Go." });
-    expect((await eventsOf(run)).map(({ type }) => type)).toEqual(["run_started", "run_failed"]);
-    const { status, error, output } = await run.result;
-    expect([status, error?.code, output]).toEqual(["failed", "CLI_NOT_FOUND", ""]);
-    expect(error).toBeInstanceOf(ProviderError);
-    expect(error?.hint).toContain("cliPath");
+  it.each(CLIS)(
+    "says before the start that $cli is missing, and warns of agents that are",
+    async ({ cast, create }) => {
+      const missing = create({ cliPath: "/nowhere/cli" });
+      onTestFinished(() => missing.close());
+      const run = runAgent({ provider: missing, prompt: "Go." });
+      expect((await eventsOf(run)).map(({ type }) => type)).toEqual(["run_started", "run_failed"]);
+      const { status, error, output } = await run.result;
+      expect([status, error?.code, output]).toEqual(["failed", "CLI_NOT_FOUND", ""]);
+      expect(error).toBeInstanceOf(ProviderError);
+      expect(error?.hint).toContain("cliPath");
 
-    const call = { name: "handoff", args: { agent: "helper", task: "Help." } };
-    const { provider } = await claude([{ calls: [call] }, { text: "Alone then." }]);
-    const handoff = { agents: { helper: { provider: missing } } };
-    const events = await eventsOf(runAgent({ provider, prompt: "Go.", builtins: { handoff } }));
-    expect(events).toContainEqual(expect.objectContaining({ type: "warning", code: "AGENT_UNAVAILABLE" }));
-    const failed = events.filter((event) => event.type === "run_failed");
-    expect(failed).toMatchObject([
-      { agent: "helper", parentRunId: events[0]?.runId, error: { code: "CLI_NOT_FOUND" } },
-    ]);
-    expect(events.at(-1)).toMatchObject({ type: "run_completed", output: "Alone then." });
-  });
+      const call = { name: "handoff", args: { agent: "helper", task: "Help." } };
+      const { provider } = await cast([{ calls: [call] }, { text: "Alone then." }]);
+      const handoff = { agents: { helper: { provider: missing } } };
+      const events = await eventsOf(runAgent({ provider, prompt: "Go.", builtins: { handoff } }));
+      expect(events).toContainEqual(expect.objectContaining({ type: "warning", code: "AGENT_UNAVAILABLE" }));
+      const failed = events.filter((event) => event.type === "run_failed");
+      expect(failed).toMatchObject([
+        { agent: "helper", parentRunId: events[0]?.runId, error: { code: "CLI_NOT_FOUND" } },
+      ]);
+      expect(events.at(-1)).toMatchObject({ type: "run_completed", output: "Alone then." });
+    },
+  );
 
-  it.each(["print", "live"] as const)("fails as the provider does, with what there was: %s", async (engine) => {
-    const script = [toAnswer({ calls: [{ name: "look" }] }, 1, engine), { error: { status: 401, message: "no way" } }];
-    const { options } = await withClaude({ engine, script });
+  const [PRINT, LIVE] = [{ engine: "print" as const }, { engine: "live" as const }];
+  const OVER_EACH = CLIS.flatMap((cli) => [PRINT, LIVE].map((engine) => ({ ...cli, ...engine })));
+
+  it.each(OVER_EACH)("fails as the provider does, with what there was: $cli, $engine", async ({ cast, engine }) => {
+    const failure = { error: { status: 401, message: "no way" } };
+    const { provider } = await cast([{ calls: [{ name: "look" }] }, failure], engine);
     const { status, error, messages, usage } = await runAgent({
-      provider: createProvider(options),
+      provider,
       prompt: "Go.",
       tools: [look],
+      toolCalls: "turns",
     }).result;
     expect([status, error?.code, messages.length]).toEqual(["failed", "AUTHENTICATION_FAILED", 3]);
     expect(usage.totalTokens).toBeGreaterThan(0);
   });
 
+  // Of claude alone: a live codex keeps its process, which is no conversation's own.
   it.skipIf(lacks("processes")).each(["print", "live"] as const)(
     "leaves no process behind an abort: %s",
     async (engine) => {
-      const { options, api } = await withClaude({ engine, script: [{ hang: true }] });
+      const { api, options } = await withClaude({ engine, script: [{ hang: true }] });
       const tag = createTag();
       const controller = new AbortController();
       const provider = createProvider({ ...options, env: { ...options.env, ...tag.env } });
@@ -369,12 +401,13 @@ describe("handoffs", () => {
     expect(usage.totalTokens).toBeGreaterThan(tokensOf(messages));
   });
 
-  it.skipIf(lacks("processes"))("end with the run that waits for them", async () => {
+  it.skipIf(lacks("processes")).each(CLIS)("end with the run that waits for them: $cli", async ({ cast, create }) => {
     const call = { name: "handoff", args: { agent: "helper", task: "Help." } };
-    const { provider } = await claude([{ calls: [call] }]);
-    const helper = await withClaude({ script: [{ hang: true }] });
+    const { provider } = await cast([{ calls: [call] }]);
+    const helper = await cast([{ hang: true }], cast === claude ? "live" : "print");
     const tag = createTag();
-    const slow = createProvider({ ...helper.options, env: { ...helper.options.env, ...tag.env } });
+    const slow = create({ ...helper.options, env: { ...helper.options.env, ...tag.env } });
+    onTestFinished(() => slow.close());
     const controller = new AbortController();
     const handoff = { agents: { helper: { provider: slow } } };
     const run = runAgent({ provider, prompt: "Go.", signal: controller.signal, builtins: { handoff } });
@@ -474,37 +507,246 @@ describe("bad input", () => {
   });
 });
 
-it("half a character, which JavaScript's strings can hold, is U+FFFD wherever it is text", async () => {
-  const { api, options } = await withClaude({
-    script: [
-      toAnswer({ calls: [{ name: "look", args: {} }] }, 1, "live"),
-      toAnswer({ text: "Fine." }, 2, "live"),
+it.each(CLIS)(
+  "half a character, which JavaScript's strings can hold, is U+FFFD wherever it is text: $cli",
+  async (over) => {
+    const { api, options, provider } = await over.cast([
+      { calls: [{ name: "look", args: {} }] },
+      { text: "Fine." },
       { text: "ok" },
-    ],
-  });
-  const half = "a\ud800b";
-  const schema = { type: "object", properties: { at: { type: "string", description: half } } };
-  const looking = { name: "look", description: half, schema, execute: () => half };
-  const run = runAgent({
-    provider: createProvider(options),
-    systemPrompt: half,
-    prompt: half,
-    tools: [looking],
-  });
-  expect(await run.result).toMatchObject({ status: "completed", output: "Fine." });
-  const [first, second] = api.requests.map(({ body }) => JSON.stringify(body));
-  expect(first?.match(/a\ufffdb/g)?.length).toBe(4);
-  expect(second?.match(/a\ufffdb/g)?.length).toBe(5);
-  expect(`${first}${second}`).not.toMatch(/\\ud800/i);
+    ]);
+    const half = "a\ud800b";
+    const schema = { type: "object", properties: { at: { type: "string", description: half } } };
+    const looking = { name: "look", description: half, schema, execute: () => half };
+    const run = runAgent({ provider, systemPrompt: half, prompt: half, tools: [looking] });
+    expect(await run.result).toMatchObject({ status: "completed", output: "Fine." });
+    const [first, second] = api.requests.map(({ body }) => JSON.stringify(body));
+    expect(first?.match(/a\ufffdb/g)?.length).toBe(4);
+    expect(second?.match(/a\ufffdb/g)?.length).toBe(5);
+    expect(`${first}${second}`).not.toMatch(/\\ud800/i);
 
-  const model = createProvider({ ...options, systemPrompt: half }).bindTools([
-    { name: "look", description: half, schema },
-  ]);
-  await model.invoke([new HumanMessage(half)]);
-  expect(JSON.stringify(api.requests[2]?.body).match(/a\ufffdb/g)?.length).toBe(4);
-});
+    const asked = over.create({ ...options, systemPrompt: half });
+    onTestFinished(() => asked.close());
+    await asked.bindTools([{ name: "look", description: half, schema }]).invoke([new HumanMessage(half)]);
+    expect(JSON.stringify(api.requests[2]?.body).match(/a\ufffdb/g)?.length).toBe(4);
+  },
+);
 
 /** Nothing is started by it, so nothing is to be closed. */
 function createProviderOnce() {
   return native.createClaudeCliProvider() as never as ReturnType<typeof createProvider>;
 }
+
+// What becomes of what a tool returns that is no text and no JSON: errors that are returned, not thrown, and BigInts.
+describe("a tool's result that is no text and no JSON", () => {
+  /** What the model is told of a call whose tool returns `result`, and whether it failed. */
+  async function told(tool: AgentTool) {
+    const script = [{ text: "", calls: [{ id: "c1", name: "look", args: {} }] }, { text: "Done." }];
+    const { api, provider } = await withApi({ script });
+    const events: [string, unknown][] = [];
+    const run = runAgent({
+      provider,
+      prompt: "Go.",
+      tools: [tool],
+      onEvent: (event) => {
+        if (event.type === "tool_result") events.push([String(event.content), event.isError]);
+      },
+    });
+    const { status, messages } = await run.result;
+    const { content } = api.requests[1]?.body.messages.at(-1) ?? {};
+    const last = messages.find((message) => "tool_call_id" in message) as { status?: string } | undefined;
+    return { status, content, isError: last?.status === "error", events };
+  }
+
+  const returning = (result: () => unknown): AgentTool => ({ name: "look", execute: () => result() });
+
+  class HttpError extends Error {
+    override name = "HttpError";
+  }
+
+  it.each([
+    ["an error", () => new Error("no such file"), "no such file"],
+    ["one of a class of its own", () => new HttpError("404"), "404"],
+    ["one without a message", () => new TypeError(), "TypeError"],
+    ["one of another realm", () => runInNewContext('new Error("elsewhere")'), "elsewhere"],
+    ["a DOMException", () => new DOMException("too late", "TimeoutError"), "too late"],
+    ["a promise of one", () => Promise.resolve(new Error("later")), "later"],
+  ])("takes %s that is returned for a failed result with its text", async (_, result, text) => {
+    const { status, content, isError, events } = await told(returning(result));
+    expect([status, isError, events]).toEqual(["completed", true, [[text, true]]]);
+    expect(content).toContain(text);
+  });
+
+  it("does so for a tool of LangChain's, too", async () => {
+    const look = tool(async () => new Error("no such file"), { name: "look", description: "", schema: z.object({}) });
+    const { isError, content } = await told(look as unknown as AgentTool);
+    expect([isError, content]).toEqual([true, expect.stringContaining("no such file")]);
+  });
+
+  it.each([
+    ["a BigInt", () => 12345678901234567890n, "12345678901234567890"],
+    ["one in an object", () => ({ id: 12345678901234567890n, n: 1 }), '{"id":"12345678901234567890","n":1}'],
+    ["one in a list", () => [1n, [2n]], '["1",["2"]]'],
+    [
+      "an error in an object",
+      () => ({ ok: false, error: new Error("no") }),
+      '{"ok":false,"error":{"name":"Error","message":"no"}}',
+    ],
+  ])("writes %s so that nothing of it is lost", async (_, result, text) => {
+    const { status, content, isError, events } = await told(returning(result));
+    expect([status, isError, content, events]).toEqual(["completed", false, text, [[text, false]]]);
+  });
+});
+
+// An agent's run in a run log: what is in the file, what is replayed of it, what people see, and a file that can't be written.
+describe("a run in a run log", () => {
+  const KEY = "sk-ant-api03-0123456789abcdef";
+
+  /** A model by the name of a CLI: what is recorded is the agent's own doing. */
+  function scripted(turns: Turn[]) {
+    const script = turns.map(({ text, calls = [] }) => ({ text, toolCalls: calls }));
+    const provider = createScriptedProvider(script, { id: "claude" });
+    onTestFinished(() => provider.close());
+    return provider;
+  }
+
+  function file() {
+    const folder = mkdtempSync(join(tmpdir(), "dfp-agent-log-"));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+    return join(folder, "run.jsonl");
+  }
+
+  async function all<Event>(events: AsyncIterable<Event>) {
+    const list: Event[] = [];
+    for await (const event of events) list.push(event);
+    return list;
+  }
+
+  const without = <Event extends { runId: string }>(events: Event[], runId: string) =>
+    events.filter((event) => event.runId === runId);
+
+  it("holds the run, its turns and the agents it hands tasks to, to be replayed and to be shown", async () => {
+    const record = file();
+    const root = scripted([
+      { text: "I look.", calls: [{ name: "look", args: { at: "the door" } }, { name: "secret" }] },
+      { calls: [{ name: "handoff", args: { agent: "helper", task: "Help me." } }] },
+      { text: "All is well." },
+    ]);
+    const helper = scripted([{ text: "Helped." }]);
+    const run = runAgent({
+      provider: root,
+      prompt: "Go.",
+      tools: [
+        { name: "look", execute: () => `it says ${KEY}` },
+        { name: "secret", execute: () => expect.unreachable("it is denied") },
+      ],
+      permissions: { deny: ["secret"] },
+      builtins: { handoff: { agents: { helper: { provider: helper } } } },
+      record,
+    });
+    const { runId, status, output } = await run.result;
+    expect([status, output]).toEqual(["completed", "All is well."]);
+    const events = await all(run);
+    const child = events.find(({ agent }) => agent === "helper")?.runId ?? "";
+
+    expect(readFileSync(record, "utf8")).not.toContain(KEY);
+    const info = await replayRun(record).info;
+    expect(info).toMatchObject({
+      ...{ outcome: "replied", complete: true, problems: [] },
+      header: {
+        runId,
+        provider: "claude",
+        prompt: { messages: 1, characters: 3, tools: ["look", "secret", "handoff"] },
+      },
+    });
+    const headers = await Promise.all(
+      info.runIds.map(async (id) => (await replayRun(record, { runId: id }).info).header),
+    );
+    // In the order in which they began: the run, two turns, the helper's run, its turn, the last turn.
+    expect(headers.map(({ parentRunId }) => parentRunId)).toEqual([undefined, runId, runId, runId, child, runId]);
+    expect(headers[3]?.runId).toBe(child);
+
+    const clean = (event: AgentEvent) => JSON.parse(JSON.stringify(event).replace(KEY, "[redacted]"));
+    expect(await all(replayRun(record))).toEqual(without(events, runId).map(clean));
+    expect(await all(replayRun(record, { runId: child }))).toEqual(without(events, child));
+    expect(await replayRun(record).reply.catch((error) => error)).toMatchObject({ code: "RUN_LOG_INCOMPLETE" });
+    const turns = info.runIds.filter((id) => id !== runId && id !== child);
+    const replies = await Promise.all(turns.map((id) => replayRun(record, { runId: id }).reply));
+    expect(replies.map(({ content }) => content)).toEqual(["I look.", "", "Helped.", "All is well."]);
+    expect(replies[0]?.tool_calls).toMatchObject([{ name: "look", args: { at: "the door" } }, { name: "secret" }]);
+
+    const text = await renderRunLog(record);
+    expect(text.split("\n").filter((line) => /^ *(agent|turn)/.test(line))).toEqual([
+      expect.stringMatching(/^agent {2}claude {2}agent-/),
+      expect.stringMatching(/^ {2}turn 1 {2}claude {2}run-/),
+      expect.stringMatching(/^ {2}turn 2 {2}claude {2}run-/),
+      expect.stringMatching(/^ {2}agent helper {2}claude {2}agent-/),
+      expect.stringMatching(/^ {4}turn 1 {2}claude {2}run-/),
+      expect.stringMatching(/^ {2}turn 3 {2}claude {2}run-/),
+    ]);
+    const own = text.slice(0, text.indexOf("\n  turn 1"));
+    const tools = own.split("\n").filter((line) => /^ *\+\S+ {2}tool /.test(line));
+    expect(tools).toEqual([
+      expect.stringMatching(/tool {6}look {2}permission: allowed {2}\{ "at": "the door" \}/),
+      expect.stringMatching(/tool {6}secret {2}permission: denied by deny {2}\{\}/),
+      expect.stringMatching(
+        /tool {6}handoff {2}permission: allowed, built in {2}handed to: helper {2}run: agent-.+\(\d/,
+      ),
+    ]);
+    const page = await renderRunLog(record, { format: "html" });
+    expect(
+      [...page.matchAll(/<li class="depth-(\d)"><a href="#run-\d">([^<]+) </g)].map(([, ...found]) => found),
+    ).toEqual([
+      ["0", "agent · claude"],
+      ...[
+        ["1", "turn 1 · claude"],
+        ["1", "turn 2 · claude"],
+        ["1", "agent helper · claude"],
+      ],
+      ...[
+        ["2", "turn 1 · claude"],
+        ["1", "turn 3 · claude"],
+      ],
+    ]);
+  });
+
+  it("says how a run failed that did, and throws nothing", async () => {
+    const record = file();
+    const provider = createProvider({ cliPath: "/nowhere/claude" });
+    const run = runAgent({ provider, prompt: "Go.", record: { path: record, prompts: true } });
+    await run.result;
+    const replayed = replayRun(record);
+    const events = await all(replayed);
+    expect(JSON.parse(JSON.stringify(events))).toEqual(JSON.parse(JSON.stringify(await all(run))));
+    const last = events.at(-1);
+    expect(last?.type === "run_failed" && last.error).toBeInstanceOf(ProviderError);
+    const { outcome, header } = await replayed.info;
+    expect([outcome, header.prompt?.thread]).toEqual(["failed", [{ type: "human", content: "Go." }]]);
+    expect(await renderRunLog(record)).toMatch(/^failed after .+ · 1 error$[\s\S]* error +CLI_NOT_FOUND/m);
+  });
+
+  it.skipIf(lacks("devices"))("says once that a file takes no more, and goes on", async () => {
+    const provider = scripted([{ calls: [{ name: "look" }] }, { text: "Fine." }]);
+    const tools = [{ name: "look", execute: () => "fine" }];
+    const run = runAgent({ provider, prompt: "Go.", tools, record: "/dev/full" });
+    expect(await run.result).toMatchObject({ status: "completed", output: "Fine." });
+    const warnings = (await all(run)).filter(({ type }) => type === "warning");
+    expect(warnings).toMatchObject([
+      { code: "RUN_LOG_FAILED", message: expect.stringContaining("No space left on device") },
+    ]);
+  });
+
+  it("refuses a file that can't be written before anything is started, and an option that is none at once", async () => {
+    const provider = scripted([{ text: "Never said." }]);
+    const record = join(file(), "no", "run.jsonl");
+    const { status, error } = await runAgent({ provider, prompt: "Go.", record }).result;
+    expect([status, error?.code, error?.message]).toEqual([
+      ...["failed", "INVALID_OPTION"],
+      expect.stringContaining('option "record": there is no folder'),
+    ]);
+    expect([provider.requests.length, existsSync(record)]).toEqual([0, false]);
+    expect(() => runAgent({ provider, prompt: "Go.", record: 7 as never })).toThrow(
+      "record must be a path or an object",
+    );
+  });
+});

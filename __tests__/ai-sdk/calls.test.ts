@@ -2,6 +2,7 @@
 /** What a call of the AI SDK may fail with, how it is ended, and what its settings come to. */
 import { APICallError, NoSuchModelError } from "@ai-sdk/provider";
 import {
+  type CallWarning,
   createProviderRegistry,
   generateText,
   type LanguageModelMiddleware,
@@ -18,47 +19,52 @@ import { claudeCli, cli, codexCli, createCliRegistry } from "deep-factor-provide
 import { createScriptedProvider } from "deep-factor-providers/testing";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
-import { formOf, LIVE } from "../support/ai-sdk.mjs";
+import { formOf, LIVE, sharingStart } from "../support/ai-sdk.mjs";
 import { ALL, createProvider, withClaude } from "../support/harness.mjs";
 import { startSdk } from "../support/telemetry.mjs";
 
-const claude = formOf("claude, live");
 /** Where one CLI is as good as another: codex, which starts soon. */
-const ONE_LIVE = ALL ? LIVE : [formOf("codex, live")];
+const ONE_LIVE = (ALL ? LIVE : [formOf("codex, live")]).map((form) => ({ ...form, start: sharingStart(form) }));
 /** What goes on behind an answer to `Hi`, in the process that has given it. */
 const on = (answer: string): ModelMessage[] => [
   { role: "user", content: "Hi" },
   { role: "assistant", content: answer },
   { role: "user", content: "And now?" },
 ];
+/** The features that were warned of, beside what codex says of a model that it does not know: the scripted API's. */
+const featuresOf = (warnings: CallWarning[] = []) =>
+  warnings
+    .filter((warning) => !(warning.type === "other" && warning.message.startsWith("CLI_")))
+    .map((warning) => "feature" in warning && warning.feature);
 const failureOf = (call: PromiseLike<unknown>) =>
   Promise.resolve(call).then(
     () => undefined,
     (error: unknown) => error,
   );
 
-it("models that differ only in their tracer are two, and each tracer has the spans of its own", async () => {
-  const { options } = await withClaude({ script: () => ({ text: "Hello." }) });
-  const { model: _, ...own } = options;
-  onTestFinished(() => claudeCli.close());
-  const sdks = [startSdk(), startSdk()];
-  for (const { tracer } of sdks) {
-    await generateText({ model: claudeCli("sonnet", { ...own, telemetry: { tracer } }), prompt: "Hi" });
-  }
-  expect(sdks.map(({ trees }) => trees().map(({ name }) => name))).toEqual([["chat sonnet"], ["chat sonnet"]]);
-});
+it.each(ONE_LIVE)(
+  "models that differ only in their tracer are two, and each tracer has the spans of its own: $name",
+  async ({ start }) => {
+    const { model } = await start(() => ({ text: "Hello." }));
+    const sdks = [startSdk(), startSdk()];
+    for (const { tracer } of sdks) await generateText({ model: model({ telemetry: { tracer } }), prompt: "Hi" });
+    // Whether a CLI warned in it is its own matter.
+    const chat = `chat ${model().modelId}`;
+    expect(sdks.map(({ trees }) => trees().map(({ name }) => name))).toEqual([[chat], [chat]]);
+  },
+);
 
 describe("errors", () => {
-  it("are APICallErrors that say what happened, and whether to ask again", async () => {
-    const { model } = await claude.start([{ error: { status: 529, message: "Overloaded" } }]);
+  it.each(ONE_LIVE)("are APICallErrors that say what happened, and whether to ask again: $name", async (form) => {
+    const { model } = await form.start([{ error: { status: 529, message: "Overloaded" } }]);
     const error = await failureOf(generateText({ model: model(), prompt: "Hi", maxRetries: 0 }));
     if (!APICallError.isInstance(error)) throw error;
     expect(error).toMatchObject({
       name: "AI_APICallError",
       isRetryable: true,
       statusCode: 529,
-      url: "cli:claude/sonnet",
-      requestBodyValues: { model: "sonnet" },
+      url: `cli:${form.cli}/${model().modelId}`,
+      requestBodyValues: { model: model().modelId },
       data: { code: "OVERLOADED", category: "server", attempts: 1 },
     });
     expect((error.cause as ProviderError).code).toBe("OVERLOADED");
@@ -87,20 +93,23 @@ describe("errors", () => {
     expect(api.requests).toHaveLength(2);
   });
 
-  it("are final where asking again is of no use, and no limit of the caller's is spent twice", async () => {
-    const { model, api } = await claude.start([{ error: { status: 401, message: "no" } }, { hang: true }]);
-    expect(await failureOf(generateText({ model: model(), prompt: "Hi" }))).toMatchObject({
-      isRetryable: false,
-      statusCode: 401,
-    });
-    expect(
-      await failureOf(
-        generateText({ model: model(), prompt: "Hi", providerOptions: { deepFactor: { timeout: 3000 } } }),
-      ),
-    ).toMatchObject({ isRetryable: false, data: { code: "TIMEOUT", attempts: 1 } });
-    // The second may have ended before its CLI had asked.
-    expect(api.requests.length).toBeLessThanOrEqual(2);
-  });
+  it.each(ONE_LIVE)(
+    "are final where asking again is of no use, and no limit of the caller's is spent twice: $name",
+    async ({ start }) => {
+      const { model, api } = await start([{ error: { status: 401, message: "no" } }, { hang: true }]);
+      expect(await failureOf(generateText({ model: model(), prompt: "Hi" }))).toMatchObject({
+        isRetryable: false,
+        statusCode: 401,
+      });
+      expect(
+        await failureOf(
+          generateText({ model: model(), prompt: "Hi", providerOptions: { deepFactor: { timeout: 3000 } } }),
+        ),
+      ).toMatchObject({ isRetryable: false, data: { code: "TIMEOUT", attempts: 1 } });
+      // The second may have ended before its CLI had asked.
+      expect(api.requests.length).toBeLessThanOrEqual(2);
+    },
+  );
 
   it.each(ONE_LIVE)(
     "reject a stream before its first part, and are parts of it afterwards: $name",
@@ -131,20 +140,6 @@ describe("errors", () => {
       expect(types.at(-1)).toBe("error");
     },
   );
-
-  it("an answer that hit its limit is one with the finish reason `length`", async () => {
-    const { model } = await claude.start(() => ({ text: "It begins", stopReason: "max_tokens" }));
-    const result = await generateText({ model: model(), prompt: "Go on" });
-    // The CLI has the model go on by itself, three times, before it gives up.
-    expect(result.finishReason).toBe("length");
-    expect(result.text).toMatch(/^It begins/);
-    expect(result.providerMetadata?.deepFactor).toMatchObject({ error: { code: "MAX_TOKENS" } });
-    // Each of both is four requests.
-    if (!ALL) return;
-    const streamed = streamText({ model: model(), prompt: "Go on" });
-    expect(await streamed.text).toBe(result.text);
-    expect(await streamed.finishReason).toBe("length");
-  });
 });
 
 describe.each(ONE_LIVE)("abort: $name", ({ start }) => {
@@ -184,8 +179,8 @@ describe.each(ONE_LIVE)("abort: $name", ({ start }) => {
 describe("settings", () => {
   const add = { description: "Adds", inputSchema: z.object({ a: z.number() }) };
 
-  it("that no CLI has are warned of, by name", async () => {
-    const { model } = await claude.start([{ text: "Yes." }, { text: "Yes." }]);
+  it.each(ONE_LIVE)("that no CLI has are warned of, by name: $name", async ({ start }) => {
+    const { model } = await start([{ text: "Yes." }, { text: "Yes." }]);
     const tools: ToolSet = { add: tool({ ...add, strict: true, inputExamples: [{ input: { a: 1 } }] }) };
     const settings = {
       ...{ topP: 0.5, topK: 3, presencePenalty: 0.1, frequencyPenalty: 0.1, seed: 7 },
@@ -197,19 +192,18 @@ describe("settings", () => {
       ...["topP", "topK", "presencePenalty", "frequencyPenalty", "seed", "headers"],
       ...["strict mode of the tool add", "input examples of the tool add"],
     ];
-    const features = warnings?.map((warning) => "feature" in warning && warning.feature);
-    expect(features).toEqual(expected);
+    expect(featuresOf(warnings)).toEqual(expected);
     const streamed = streamText({ model: model(), messages: on("Yes."), ...settings });
-    expect((await streamed.warnings)?.map((warning) => "feature" in warning && warning.feature)).toEqual(expected);
+    expect(featuresOf(await streamed.warnings)).toEqual(expected);
   });
 
-  it("a tool of another provider's is left out with a warning", async () => {
-    const { model } = await claude.start([{ text: "Yes." }]);
+  it.each(ONE_LIVE)("a tool of another provider's is left out with a warning: $name", async ({ start }) => {
+    const { model } = await start([{ text: "Yes." }]);
     const { warnings } = await model().doGenerate({
       prompt: [{ role: "user", content: [{ type: "text", text: "Hi" }] }],
       tools: [{ type: "provider", id: "anthropic.web_search" }],
     });
-    expect(warnings).toEqual([expect.objectContaining({ feature: "the provider tool anthropic.web_search" })]);
+    expect(featuresOf(warnings)).toEqual(["the provider tool anthropic.web_search"]);
   });
 
   it("of ours that there are not are refused by name", async () => {
@@ -233,8 +227,10 @@ describe("settings", () => {
 });
 
 describe("providers", () => {
-  it("are the AI SDK's: one for each CLI, and a registry of all", async () => {
-    const { options } = await withClaude({ script: () => ({ text: "Hello." }) });
+  it("are the AI SDK's: one for each CLI, and a registry of all; an answer that hit its limit is one with the finish reason `length`", async () => {
+    const { options } = await withClaude({
+      script: (_, index) => (index < 2 ? { text: "Hello." } : { text: "It begins", stopReason: "max_tokens" }),
+    });
     const { model: _, ...own } = options;
     const registry = createCliRegistry({ claude: own });
     onTestFinished(() => registry.close());
@@ -244,6 +240,22 @@ describe("providers", () => {
     const theirs = createProviderRegistry({ cli: registry, claude: claudeCli, codex: codexCli });
     const messages = on("Hello.");
     expect((await generateText({ model: theirs.languageModel("cli:claude:sonnet"), messages })).text).toBe("Hello.");
+    // The same conversation goes on, in its process. The CLI has the model go on by itself, three times, before it gives up.
+    const longer: ModelMessage[] = [
+      ...messages,
+      { role: "assistant", content: "Hello." },
+      { role: "user", content: "Go on" },
+    ];
+    const result = await generateText({ model, messages: longer });
+    expect(result.finishReason).toBe("length");
+    expect(result.text).toMatch(/^It begins/);
+    expect(result.providerMetadata?.deepFactor).toMatchObject({ error: { code: "MAX_TOKENS" } });
+    // Each of both is four requests.
+    if (ALL) {
+      const streamed = streamText({ model, messages: longer });
+      expect(await streamed.text).toBe(result.text);
+      expect(await streamed.finishReason).toBe("length");
+    }
     expect(theirs.languageModel("codex:gpt-5.5").modelId).toBe("gpt-5.5");
     expect(registry.languageModel("opencode:openai/gpt-5.5").modelId).toBe("openai/gpt-5.5");
     expect(registry.languageModel("qwen").modelId).toBe("default");
@@ -270,12 +282,12 @@ describe("providers", () => {
     });
   });
 
-  it("close what they hold, and start anew", async () => {
-    const { model, api } = await claude.start([{ hang: true }, { text: "Anew." }]);
+  it.each(ONE_LIVE)("close what they hold, and start anew: $name", async ({ cli: id, start }) => {
+    const { model, api } = await start([{ hang: true }, { text: "Anew." }]);
     const one = model();
     const call = failureOf(generateText({ model: one, prompt: "Hi" }));
     await api.waitForRequest(1);
-    await claudeCli.close();
+    await cli(id).close();
     expect(await call).toMatchObject({ isRetryable: false, data: { code: "CLOSED" } });
     expect((await generateText({ model: one, prompt: "Hi" })).text).toBe("Anew.");
   });

@@ -5,7 +5,7 @@ import { createCodexCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
 import { LIVE_CODEX, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
-import { withCli } from "../support/harness.mjs";
+import { sampleOf, withCli } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
 
 // biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
@@ -13,27 +13,31 @@ const asked = (body: any) => [body.model, body.reasoning?.effort];
 
 const step = { name: "step", description: "Takes a step", schema: { type: "object" } };
 
-const RUNS = [
-  [LIVE_CODEX, "print"],
-  [LIVE_CODEX, "live"],
-  [OLDEST_LIVE_CODEX, "live"],
-] as const;
+// The oldest is installed with `--all` alone.
+const RUNS = sampleOf(
+  [
+    [LIVE_CODEX, "live"],
+    [LIVE_CODEX, "print"],
+    [OLDEST_LIVE_CODEX, "live"],
+  ] as const,
+  2,
+);
 
 describe.skipIf(!HERE).each(RUNS)("codex %s, %s", { timeout: 300_000 }, (version, engine) => {
   it("sends what a call chooses, and what the provider chooses where it does not", async () => {
     const { api, options } = await withCli("codex", { version, script: () => ({ text: "ok" }) });
     const model = createCodexCliProvider({ ...options, engine, model: "gpt-5.5", reasoning: { effort: "high" } });
     onTestFinished(() => model.close());
-    await model.invoke(["one"]);
-    await model.invoke(["two"], { model: "my-own-model", reasoning: { effort: "low" } });
-    await model.invoke(["three"], { reasoning: { effort: "medium" } });
-    await model.invoke(["four"]);
-    expect(api.requests.map(({ body }) => asked(body))).toEqual([
-      ["gpt-5.5", "high"],
-      ["my-own-model", "low"],
-      ["gpt-5.5", "medium"],
-      ["gpt-5.5", "high"],
-    ]);
+    const calls = [
+      [{}, ["gpt-5.5", "high"]],
+      [{ model: "my-own-model", reasoning: { effort: "low" } }, ["my-own-model", "low"]],
+      [{ reasoning: { effort: "medium" } }, ["gpt-5.5", "medium"]],
+      [{}, ["gpt-5.5", "high"]],
+    ] as const;
+    // In print form, each is a start that knows nothing of the others.
+    const made = sampleOf(calls, engine === "live" ? 4 : 2);
+    for (const [choices] of made) await model.invoke(["go"], choices);
+    expect(api.requests.map(({ body }) => asked(body))).toEqual(made.map(([, expected]) => expected));
   });
 });
 

@@ -4,7 +4,7 @@ import type { InvokeOptions } from "deep-factor-providers";
 import { describe, expect, it } from "vitest";
 import { HERE } from "../clis/real.js";
 import { opencodeConfig } from "../support/clis.mjs";
-import { ALL, createProvider, sampleOf, VERSIONS, withClaude, withCli } from "../support/harness.mjs";
+import { ALL, createProvider, VERSIONS, withClaude, withCli } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
 
 const script = () => ({ text: "ok", usage: { input: 20, output: 7 } });
@@ -48,13 +48,12 @@ describe.skipIf(!HERE)("gemini", { timeout: 300_000 }, () => {
     [{ model: "gemini-9-flash", reasoning: { effort: "high" } }, { thinkingLevel: "HIGH" }],
   ] as const;
 
-  // Each model is a process of its own, and src/provider/gemini has tests of what is said of which; one of 3 is in `reasoning-off.test.ts`.
-  it.each(
-    sampleOf([
-      ["print", sampleOf(MODELS)],
-      ["warm", sampleOf(MODELS)],
-    ] as const),
-  )("%s: an effort is a level, of 2.5 a budget, and never both", async (engine, models) => {
+  // Each model is a process of its own, and src/provider/gemini has tests of what is said of which; one of 3 is in `reasoning-off.test.ts`,
+  // and one of 2.5 in `table.test.ts`.
+  it.runIf(ALL).each([
+    ["print", MODELS],
+    ["warm", MODELS],
+  ] as const)("%s: an effort is a level, of 2.5 a budget, and never both", async (engine, models) => {
     const { api, create } = await withCli("gemini", { script });
     const provider = create({ engine, reasoning: { effort: "medium" } });
     const told: unknown[] = [];
@@ -94,9 +93,17 @@ describe.each(VERSIONS)("claude %s, print", { timeout: 300_000 }, (which) => {
         if (event.type === "warning") told.push(event.message);
     };
     const full = listed.find(({ id }) => id === "sonnet")?.resolvesTo;
+    const noFast = `\`speed: "fast"\` has no effect: claude's model ${full} has no fast mode`;
+    const always = `\`reasoning: "off"\` has no effect: claude's model ${full} always thinks`;
+    if (!ALL) {
+      // Each is a start: both that it lacks at once. Of an effort that it has, a live process says nothing in claude.test.ts.
+      await asking({ reasoning: "off", speed: "fast" });
+      expect([told.sort(), api.requests.length]).toEqual([[always, noFast].sort(), 1]);
+      return;
+    }
     // Of the two, it lacks one.
     await asking({ reasoning: { effort: "low" }, speed: "fast" });
-    expect(told).toEqual([`\`speed: "fast"\` has no effect: claude's model ${full} has no fast mode`]);
+    expect(told).toEqual([noFast]);
     expect(api.requests).toHaveLength(1);
     // Of the oldest, haiku has no efforts; a newer one lists models that always think.
     const choices: InvokeOptions =
@@ -105,11 +112,12 @@ describe.each(VERSIONS)("claude %s, print", { timeout: 300_000 }, (which) => {
     expect(told.slice(1)).toEqual([
       which === "oldest"
         ? `\`reasoning.effort\` has no effect: claude's model ${listed.find(({ id }) => id === "haiku")?.resolvesTo} has no efforts`
-        : `\`reasoning: "off"\` has no effect: claude's model ${full} always thinks`,
+        : always,
     ]);
   });
 
-  it("says nothing of it, and starts nothing more, where no list is known", async () => {
+  // tiers.test.ts is told what the CLI says where there is no list.
+  it.runIf(ALL)("says nothing of it, and starts nothing more, where no list is known", async () => {
     const { api, options } = await withClaude({ which, engine: "print", script });
     const provider = createProvider({ ...options, model: "haiku" });
     expect((await ask(provider, ["hi"], { reasoning: { effort: "low" } })).warnings).toEqual([]);

@@ -40,7 +40,18 @@ describe.each(shareOf(RUNS, 1, 2))("claude %s, %s", { timeout: 120_000 }, (which
 });
 
 describe.each(shareOf(RUNS, 0, 2))("claude %s, %s", { timeout: 120_000 }, (which, engine) => {
-  it("is a provider's option as well, over which a call's effort wins", async () => {
+  const thought = { type: "thinking", thinking: "Hm.", signature: "S=" };
+  const script = () => ({ content: [thought, { type: "text", text: "ok" }] });
+
+  it("is a provider's option as well, and tells where the model thinks all the same", async () => {
+    const { api, options } = await withClaude({ which, engine, script });
+    const provider = createProvider({ ...options, model: "claude-opus-4-8", ...OFF });
+    expect((await ask(provider, ["one"])).warnings).toEqual(["UNSUPPORTED_OPTION"]);
+    expect(api.requests.map(({ body }) => body.thinking.type)).toEqual(["disabled"]);
+  });
+
+  // In print form, each call is a start: codex, below, has both of its calls in every run.
+  it.runIf(ALL || !HERE)("is a provider's option as well, over which a call's effort wins", async () => {
     const { api, options } = await withClaude({ which, engine, script: () => ({ text: "ok" }) });
     const provider = createProvider({ ...options, model: "claude-opus-4-8", ...OFF });
     await provider.invoke(["one"]);
@@ -51,9 +62,8 @@ describe.each(shareOf(RUNS, 0, 2))("claude %s, %s", { timeout: 120_000 }, (which
     ]);
   });
 
-  it("tells of a model that thinks all the same", async () => {
-    const thought = { type: "thinking", thinking: "Hm.", signature: "S=" };
-    const script = () => ({ content: [thought, { type: "text", text: "ok" }] });
+  // The same of a model that is known to think, once its models are listed; what an API does is below.
+  it.runIf(ALL)("tells of a model that thinks all the same", async () => {
     const { options } = await withClaude({ which, engine, script });
     const model = which === "newest" ? "claude-sonnet-5-5" : "claude-sonnet-5";
     const provider = createProvider({ ...options, model });
@@ -62,17 +72,26 @@ describe.each(shareOf(RUNS, 0, 2))("claude %s, %s", { timeout: 120_000 }, (which
   });
 });
 
+const SCHEMA = { type: "object", properties: { a: { type: "integer", minimum: 3 } }, required: ["a"] };
+
 describe("claude, live", { timeout: 120_000 }, () => {
-  it("is told before the answer of a model that always thinks, and of one that has no efforts", async () => {
-    const { api, options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
-    const provider = createProvider({ ...options, model: "claude-sonnet-5-5" });
+  it("is told once, before the answer of a model that always thinks, and of one by a variable that has no efforts", async () => {
+    const script = (_: unknown, n: number) => ({ text: n === 0 ? "no object" : '{"a":5}' });
+    const { api, options } = await withClaude({ engine: "live", script });
+    // The variable chooses where a call does not.
+    const env = { ...options.env, ANTHROPIC_MODEL: "claude-haiku-4-5", MAX_THINKING_TOKENS: "5000" };
+    const provider = createProvider({ ...options, env, model: undefined });
     const told: string[] = [];
-    // The second goes on in the process of the first.
-    const go = new HumanMessage("go");
+    // The second goes on in the process of the first, which was asked once more for an answer that fits the schema.
+    const [go, answer] = [new HumanMessage("go"), new AIMessage('{"a":5}')];
+    const always = { model: "claude-sonnet-5-5", outputSchema: SCHEMA };
     const calls: [BaseMessage[], InvokeOptions][] = [
-      [[go], OFF],
-      [[go, new AIMessage("ok"), go], {}],
-      [[go], { model: "claude-haiku-4-5", reasoning: { effort: "low" } }],
+      [[go], { ...OFF, ...always }],
+      [[go, answer, go], always],
+      [[go], { reasoning: { effort: "low" } }],
+      // This one has a budget, which is the variable's again where nothing is said.
+      [[go, answer, go], OFF],
+      [[go, answer, go, answer, go], {}],
     ];
     for (const [thread, choices] of calls) {
       for await (const event of provider.stream(thread, choices)) {
@@ -86,10 +105,18 @@ describe("claude, live", { timeout: 120_000 }, () => {
       "`reasoning.effort` has no effect: claude's model claude-haiku-4-5 has no efforts",
       "…",
     ]);
-    expect(api.requests.map(({ body }) => [body.thinking.type, body.output_config?.effort])).toEqual([
+    expect(told.filter((message) => message !== "…")).toHaveLength(2);
+    const asked = api.requests.map(({ body: { thinking, output_config } }) => [
+      thinking.type,
+      output_config?.effort ?? thinking.budget_tokens,
+    ]);
+    expect(asked).toEqual([
       ["adaptive", "medium"],
       ["adaptive", "medium"],
-      ["enabled", undefined],
+      ["adaptive", "medium"],
+      ["enabled", 5000],
+      ["disabled", undefined],
+      ["enabled", 5000],
     ]);
   });
 });
@@ -97,12 +124,13 @@ describe("claude, live", { timeout: 120_000 }, () => {
 const BOTH = ["newest", "oldest"] as const;
 
 describe.each(shareOf(BOTH, 0, 2))("claude %s, live, of no model by name", { timeout: 120_000 }, (which) => {
-  it("is told of the model that a variable of the user's chooses", async () => {
+  // Of a model that has no efforts, it is told above.
+  it.runIf(ALL)("is told of the model that a variable of the user's chooses", async () => {
     const { options } = await withClaude({ which, engine: "live", script: () => ({ text: "ok" }) });
-    const told = sampleOf([
+    const told = [
       ["claude-haiku-4-5", { reasoning: { effort: "low" } }, ["UNSUPPORTED_OPTION"]],
       ["claude-opus-4-8", OFF, []],
-    ] as const);
+    ] as const;
     for (const [model, choices, warnings] of told) {
       const provider = createProvider({
         ...options,
@@ -115,7 +143,8 @@ describe.each(shareOf(BOTH, 0, 2))("claude %s, live, of no model by name", { tim
 });
 
 describe.each(shareOf(BOTH, 1, 2))("claude %s, live, with a variable of the user's", { timeout: 120_000 }, (which) => {
-  it("gives a model with a budget that of the user's variable back", async () => {
+  // The newest one's is above.
+  it.runIf(ALL)("gives a model with a budget that of the user's variable back", async () => {
     const { api, options } = await withClaude({ which, engine: "live", script: () => ({ text: "ok" }) });
     const env = { ...options.env, MAX_THINKING_TOKENS: "5000" };
     const provider = createProvider({ ...options, env, model: "claude-haiku-4-5" });
@@ -132,13 +161,13 @@ describe.each(shareOf(BOTH, 1, 2))("claude %s, live, with a variable of the user
   });
 });
 
-it("a schema that the answer does not fit is asked for again, and an ignored option told once", async () => {
+// Above, the second answer fits.
+it.runIf(ALL)("a schema that the answer does not fit is asked for again, and an ignored option told once", async () => {
   const { options } = await withClaude({ engine: "live", script: () => ({ text: "no object" }) });
   const provider = createProvider({ ...options, model: "claude-sonnet-5-5" });
   const told: string[] = [];
-  const outputSchema = { type: "object", properties: { a: { type: "integer", minimum: 3 } }, required: ["a"] };
   const asked = async () => {
-    for await (const event of provider.stream(["go"], { ...OFF, outputSchema }))
+    for await (const event of provider.stream(["go"], { ...OFF, outputSchema: SCHEMA }))
       if (event.type === "warning") told.push(event.message);
   };
   await expect(asked()).rejects.toMatchObject({ code: "OUTPUT_INVALID" });
@@ -149,12 +178,18 @@ it("a schema that the answer does not fit is asked for again, and an ignored opt
 describe.skipIf(!HERE)("other CLIs", { timeout: 300_000 }, () => {
   const script = () => ({ text: "ok" });
 
-  it.each(["print", "live"])("codex %s: the effort none", async (engine) => {
-    const { api, create } = await withCli("codex", { script });
-    const provider = create({ engine, model: "gpt-5.5" });
-    await provider.invoke(["one"], OFF);
-    expect(api.requests.map(({ body }) => body.reasoning.effort)).toEqual(["none"]);
-  });
+  it.each(["print", "live"])(
+    "codex %s: the effort none, also as a provider's option, over which a call's effort wins",
+    async (engine) => {
+      const { api, create } = await withCli("codex", { script });
+      const provider = create({ engine, model: "gpt-5.5", ...(engine === "live" && OFF) });
+      await provider.invoke(["one"], engine === "live" ? {} : OFF);
+      if (engine === "live") await provider.invoke(["two"], { reasoning: { effort: "low" } });
+      expect(api.requests.map(({ body }) => body.reasoning.effort)).toEqual(
+        ["none", "low"].slice(0, engine === "live" ? 2 : 1),
+      );
+    },
+  );
 
   const MODELS = [
     ["gemini-3-flash-preview", { thinkingLevel: "MINIMAL" }],

@@ -13,7 +13,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { withApi } from "../api/setup.js";
 import { HERE } from "../clis/real.js";
 import { LIVE_CODEX, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
-import { ALL, createProvider, MAIN_RUN, RUNS, shareOf, withClaude, withCli } from "../support/harness.mjs";
+import { ALL, createProvider, MAIN_RUN, RUNS, sampleOf, shareOf, withClaude, withCli } from "../support/harness.mjs";
 import { ask, gone, told } from "../support/live.mjs";
 
 /** The messages of the warnings. */
@@ -31,29 +31,41 @@ const script = ({ body }: { body: any }) => ({
 
 // Of the pairs, one runs what a live process does in place, and one what is said at each start.
 describe.each(shareOf(RUNS, 1, 2))("speed of claude %s, %s", { timeout: 120_000 }, (which, engine) => {
-  it("is fast where it is told so, is told in the answer, and is given up again", async () => {
-    const { api, options } = await withClaude({ which, engine, script });
-    const provider = createProvider({ ...options, model: "claude-opus-4-8" });
-    const thread: BaseMessage[] = [];
-    const pids = new Set<number>();
-    const speeds: unknown[] = [];
-    const calls: InvokeOptions[] = [{}, { speed: "fast" }, { speed: "standard" }, { speed: "fast" }, {}];
-    for (const [turn, choices] of calls.entries()) {
-      thread.push(new HumanMessage(`turn ${turn}`));
-      const { pid, message, warnings, reply } = await ask(provider, thread, choices);
-      expect(warnings).toEqual([]);
-      pids.add(pid);
-      speeds.push(reply.speed);
-      thread.push(message);
-    }
-    const asked = [undefined, "fast", undefined, "fast", undefined];
-    expect([api.requests.map(({ body }) => body.speed), speeds]).toEqual([asked, asked]);
-    expect(pids.size).toBe(engine === "live" ? 1 : calls.length);
-  });
+  it.each(
+    sampleOf([
+      // As a provider's option, which a call refuses, and as a call's own.
+      ["fast", [{ speed: "standard" }, {}, { speed: "standard" }, { speed: "fast" }, { speed: "standard" }]],
+      [undefined, [{}, { speed: "fast" }, { speed: "standard" }, { speed: "fast" }, {}]],
+    ] as ["fast" | undefined, InvokeOptions[]][]),
+  )(
+    "is fast where it is told so, is told in the answer, and is given up again, where the provider's is %s",
+    async (speed, calls) => {
+      const { api, options } = await withClaude({ which, engine, script });
+      const provider = createProvider({ ...options, model: "claude-opus-4-8", ...(speed && { speed }) });
+      const thread: BaseMessage[] = [];
+      const pids = new Set<number>();
+      const speeds: unknown[] = [];
+      for (const [turn, choices] of calls.entries()) {
+        thread.push(new HumanMessage(`turn ${turn}`));
+        const { pid, message, warnings, reply } = await ask(provider, thread, choices);
+        expect(warnings).toEqual([]);
+        pids.add(pid);
+        speeds.push(reply.speed);
+        thread.push(message);
+      }
+      const asked = [undefined, "fast", undefined, "fast", undefined];
+      expect([api.requests.map(({ body }) => body.speed), speeds]).toEqual([asked, asked]);
+      expect(pids.size).toBe(engine === "live" ? 1 : calls.length);
+      if (engine === "print" || !speed) return;
+      const { response_metadata } = await provider.invoke([...thread, new HumanMessage("and?")]);
+      expect(response_metadata).toMatchObject({ speed: "fast", run: { continued: true } });
+    },
+  );
 });
 
 describe.each(shareOf(RUNS, 0, 2))("speed of claude %s, %s", { timeout: 120_000 }, (which, engine) => {
-  it("is a provider's option as well, which a call refuses", async () => {
+  // What one started as fast tells is below, and that a call refuses it, above.
+  it.runIf(ALL)("is a provider's option as well, which a call refuses", async () => {
     const { api, options } = await withClaude({ which, engine, script });
     const provider = createProvider({ ...options, model: "claude-opus-4-8", speed: "fast" });
     const answer = await provider.invoke(["one"]);
@@ -63,9 +75,9 @@ describe.each(shareOf(RUNS, 0, 2))("speed of claude %s, %s", { timeout: 120_000 
   });
 
   it("tells where the model has no fast mode, and where the API has not used it", async () => {
-    const { options } = await withClaude({ which, engine, script: () => ({ text: "ok" }) });
-    const provider = createProvider(options);
-    const told = await warningsOf(provider.stream(["one"], { speed: "fast", model: "sonnet" }));
+    const { api, options } = await withClaude({ which, engine, script: () => ({ text: "ok" }) });
+    const provider = createProvider({ ...options, speed: "fast" });
+    const told = await warningsOf(provider.stream(["one"], { model: "sonnet" }));
     const sonnet = which === "newest" ? "claude-sonnet-5-5" : "claude-sonnet-5";
     const why = "the CLI says that the fast mode is off: not every model and login has one";
     // A live process has listed its models before it answers.
@@ -73,10 +85,12 @@ describe.each(shareOf(RUNS, 0, 2))("speed of claude %s, %s", { timeout: 120_000 
     expect(told).toEqual([`\`speed: "fast"\` has no effect: ${engine === "live" ? known : why}`]);
     const slow = await warningsOf(provider.stream(["one"], { speed: "fast", model: "claude-opus-4-8" }));
     expect(slow).toEqual(['`speed: "fast"` has no effect: the answer is of the speed "standard"']);
+    expect(api.requests.map(({ body }) => body.speed)).toEqual([undefined, "fast"]);
   });
 });
 
-describe.each(MAIN_RUN)("long context of claude %s, %s", { timeout: 120_000 }, (which, engine) => {
+// In every run, claude.test.ts chooses it in a call, and hands a thread over to it.
+describe.runIf(ALL).each(MAIN_RUN)("long context of claude %s, %s", { timeout: 120_000 }, (which, engine) => {
   it("is a suffix of the model's name, also of a thread that no process knows", async () => {
     const thought = { type: "thinking", thinking: "Hm.", signature: "S=" };
     const script = () => ({ content: [thought, { type: "text", text: "ok" }] });
@@ -108,11 +122,14 @@ describe.each(MAIN_RUN)("long context of claude %s, %s", { timeout: 120_000 }, (
   });
 });
 
-const CODEXES = [
-  [LIVE_CODEX, "print"],
-  [LIVE_CODEX, "live"],
-  [OLDEST_LIVE_CODEX, "live"],
-] as const;
+const CODEXES = sampleOf(
+  [
+    [LIVE_CODEX, "print"],
+    [LIVE_CODEX, "live"],
+    [OLDEST_LIVE_CODEX, "live"],
+  ] as const,
+  2,
+);
 
 describe.skipIf(!HERE).each(CODEXES)("service tier of codex %s, %s", { timeout: 300_000 }, (version, engine) => {
   it("is sent with each call, in place, and what codex leaves out is told", async () => {

@@ -24,8 +24,11 @@ const PROVED: Record<string, string[]> = {
     "takes a loop",
     "starts clean",
     "goes on where the model's words",
+    "goes on with both branches",
     "interrupts",
     "ends a call at its time limit",
+    "does not let a crash",
+    "fails with what had come",
     "forgets a thread",
     "leaves nothing",
     "is asked again without a flag",
@@ -49,10 +52,16 @@ const PROVED: Record<string, string[]> = {
     "leaves nothing",
   ],
   copilot: ["leaves nothing"],
-  gemini: ["leaves nothing", "is asked again without a flag"],
+  gemini: [
+    "answers with text",
+    "interrupts",
+    "fails with what had come",
+    "leaves nothing",
+    "is asked again without a flag",
+  ],
 };
 
-/** The table, for these forms: in two files, because a file is run by one worker. */
+/** The table, for these forms. */
 export function describeBehaviours(forms: readonly ((typeof KEPT_FORMS)[number] & { sample?: boolean })[]) {
   describe.skipIf(!HERE).each(forms)("$name", { timeout: 300_000 }, (form) => {
     const { engine, remembers, oneProcess, hidesStatus, replays, resultsAlone, waitsOut = [], brief } = form;

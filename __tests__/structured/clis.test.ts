@@ -1,28 +1,50 @@
 // @change
 /** Answers by a schema, asked of the real CLIs: fitting at once, the second time, never, behind tool calls. */
-import type { CliProvider, ProviderEvent, ProviderReply } from "deep-factor-providers/native";
+import type { CliProvider, MessageInput, ProviderEvent, ProviderReply } from "deep-factor-providers/native";
 import { describe, expect, it } from "vitest";
 import { z } from "zod";
 import type { CliName, Script } from "../support/clis.mjs";
-import { ALL, createProvider, MAIN_RUN, sampleOf, VERSIONS, withClaude, withCli } from "../support/harness.mjs";
+import {
+  ALL,
+  createProvider,
+  MAIN_RUN,
+  sampleOf,
+  sharing,
+  VERSIONS,
+  withClaude,
+  withCli,
+} from "../support/harness.mjs";
+import type { ScriptedServer } from "../support/scripted.mjs";
 
 const outputSchema = z.object({ name: z.string(), age: z.number().int() });
 const ANN = { name: "Ann", age: 3 };
 const TIMEOUT = { timeout: 120_000 };
 
-/** What a caller sees of a call: the reply or the error, and the types of the events. */
-async function ask(provider: Pick<CliProvider, "stream">, schema: object = outputSchema) {
+/** What a caller sees of a call: the reply or the error, the types of the events, and the processes that gave it. */
+async function ask(
+  provider: Pick<CliProvider, "stream">,
+  schema: object = outputSchema,
+  thread: MessageInput[] = ["Who is it?"],
+) {
   const events: ProviderEvent[] = [];
   let error: { code: string; partial?: { text: string }; attempts: number; message: string } | undefined;
   try {
-    for await (const event of provider.stream(["Who is it?"], { outputSchema: schema })) events.push(event);
+    for await (const event of provider.stream(thread, { outputSchema: schema })) events.push(event);
   } catch (thrown) {
     error = thrown as typeof error;
   }
   const done = events.find((event) => event.type === "done");
   const kinds = events.map((event) => (event.type === "warning" ? `warning ${event.code}` : event.type));
-  return { reply: done?.reply as ProviderReply | undefined, error, kinds };
+  const pids = events.flatMap((event) => (event.type === "start" ? [event.pid] : []));
+  return { reply: done?.reply as ProviderReply | undefined, error, kinds, pids };
 }
+
+/** A thread that goes on behind a reply. */
+const behind = (reply: ProviderReply | undefined): MessageInput[] => [
+  "Who is it?",
+  { role: "assistant", content: reply?.content ?? "" },
+  "And now?",
+];
 
 /** claude's own tool for answers. */
 const answers = (input: object, id = "toolu_1") => ({
@@ -57,32 +79,50 @@ describe.each(VERSIONS)("claude %s, live", TIMEOUT, (which) => {
     expect(formatOf(api.requests[0])).toEqual(held);
   });
 
-  it("is held to the schema by the API without a tool, and asked again in the same process for a text that does not fit", async () => {
+  // One conversation, because each start takes a second of the processor.
+  it("calls tools first, then is held to the schema by the API without a tool, and asked again in the same process for a text that does not fit, until it never does", async () => {
     const usage = { input_tokens: 100, output_tokens: 10 };
     const { api, provider } = await claude([
+      { content: [{ type: "tool_use", id: "t1", name: "mcp__df__StructuredOutput", input: { city: "Rome" } }] },
       { text: "I'd rather talk.", usage },
       { text: JSON.stringify(ANN), usage },
+      { text: '{"name":3}' },
+      { text: '{"age":"x"}' },
     ]);
-    const { reply, kinds } = await ask(provider);
+    // A tool of the caller's that is called as the CLI's own is.
+    const bound = provider.bindTools([{ name: "StructuredOutput", schema: z.object({ city: z.string() }) }]);
+    const first = await ask(bound);
+    expect(first.reply?.toolCalls).toMatchObject([{ name: "StructuredOutput", args: { city: "Rome" } }]);
+    expect(first.reply?.structured).toBeUndefined();
+    const [call] = first.reply?.toolCalls ?? [];
+    const thread: MessageInput[] = [
+      "Who is it?",
+      {
+        role: "assistant",
+        content: "",
+        tool_calls: [{ id: `${call?.id}`, name: "StructuredOutput", args: { city: "Rome" } }],
+      },
+      { role: "tool", content: "sunny", tool_call_id: `${call?.id}` },
+    ];
+    const { reply, kinds, pids } = await ask(bound, outputSchema, thread);
     // The usage is that of both.
     const usages = { usage: { inputTokens: 200, outputTokens: 20 } };
     expect(reply).toMatchObject({ structured: ANN, content: JSON.stringify(ANN), toolCalls: [], ...usages });
     expect(reply?.run?.session).toBe("continued");
     expect(kinds.filter((kind) => kind.startsWith("warning"))).toEqual([]);
-    expect(api.requests[0]?.body.tools ?? []).toEqual([]);
+    const tools: { name: string }[] = api.requests[0]?.body.tools ?? [];
+    expect(tools.map(({ name }) => name)).toEqual(["mcp__df__StructuredOutput"]);
     expect(formatOf(api.requests[0])).toEqual(held);
     expect(kinds.filter((kind) => kind === "retry" || kind === "done")).toEqual(["retry", "done"]);
-    expect(formatOf(api.requests[1])).toEqual(formatOf(api.requests[0]));
-    expect(JSON.stringify(api.requests[1]?.body.messages)).toContain(
+    for (const request of api.requests) expect(formatOf(request)).toEqual(held);
+    expect(JSON.stringify(api.requests[2]?.body.messages)).toContain(
       "Your answer does not fit the JSON Schema that it has to fit: the reply is not JSON",
     );
-  });
-
-  it("never fits", async () => {
-    const { api, provider } = await claude([{ text: '{"name":3}' }, { text: '{"age":"x"}' }]);
-    const { error } = await ask(provider);
+    const last = [...thread, { role: "assistant", content: JSON.stringify(ANN) }, "And now?"] as MessageInput[];
+    const { error, pids: still } = await ask(bound, outputSchema, last);
     expect(error).toMatchObject({ code: "OUTPUT_INVALID", attempts: 2, partial: { text: '{"age":"x"}' } });
-    expect(api.requests).toHaveLength(2);
+    expect(new Set([...first.pids, ...pids, ...still]).size).toBe(1);
+    expect(api.requests).toHaveLength(5);
   });
 });
 
@@ -109,7 +149,7 @@ describe.each(BY_TOOL)("claude %s, %s, by the CLI's own tool", TIMEOUT, (which, 
     return { api, provider: createProvider(options) as unknown as CliProvider };
   }
 
-  // What fits at once does so in "claude's refusal of one schema" below as well.
+  // What fits at once does so in "claude print" below as well.
   it.runIf(ALL)("fits at once, by the CLI's own tool", async () => {
     const { provider } = await claude([answers(ANN)]);
     const { reply, kinds } = await ask(provider, schema);
@@ -126,21 +166,15 @@ describe.each(BY_TOOL)("claude %s, %s, by the CLI's own tool", TIMEOUT, (which, 
     expect(JSON.stringify(api.requests[1]?.body.messages)).toContain("Output does not match required schema");
   });
 
-  it("never fits", async () => {
-    const { api, provider } = await claude([answers({ name: 3 }), answers({ age: "x" }, "toolu_2")]);
-    const { error } = await ask(provider, schema);
-    expect(error).toMatchObject({ code: "OUTPUT_INVALID", attempts: 1 });
-    expect(error?.partial?.text).toBe('{"name":3}{"age":"x"}');
-    expect(JSON.stringify(api.requests[1]?.body.messages)).toContain("Output does not match required schema");
-    expect(api.requests).toHaveLength(2);
-  });
-
-  it("is asked again for a text that is none, the usage is that of both, and nobody else sees the CLI's own tool", async () => {
+  // A conversation, which in live form is one process.
+  it("is asked again for a text that is none, the usage is that of both, and nobody else sees the CLI's own tool; then it never fits", async () => {
     const usage = { input_tokens: 100, output_tokens: 10 };
     const script = [
       { text: "I'd rather talk.", usage },
       { text: "Still talking.", usage },
       { ...answers(ANN), usage },
+      answers({ name: 3 }, "toolu_2"),
+      answers({ age: "x" }, "toolu_3"),
     ];
     const { api, provider } = await claude(script);
     const { reply, kinds } = await ask(provider, schema);
@@ -154,21 +188,24 @@ describe.each(BY_TOOL)("claude %s, %s, by the CLI's own tool", TIMEOUT, (which, 
     const asked = JSON.stringify(api.requests[2]?.body.messages);
     expect(asked).toContain("Still talking.");
     expect(asked).toContain("Your answer does not fit the JSON Schema that it has to fit: the reply is not JSON");
+
+    const { error } = await ask(provider, schema, behind(reply));
+    expect(error).toMatchObject({ code: "OUTPUT_INVALID", attempts: 1 });
+    expect(error?.partial?.text).toBe('{"name":3}{"age":"x"}');
+    expect(JSON.stringify(api.requests[4]?.body.messages)).toContain("Output does not match required schema");
+    expect(api.requests).toHaveLength(5);
   });
 });
 
-describe.each(MAIN_RUN)("claude %s, %s", TIMEOUT, (which, engine) => {
+// The live engine calls them first in the conversation above.
+describe.each(MAIN_RUN.filter(([, engine]) => engine === "print"))("claude %s, %s", TIMEOUT, (which, engine) => {
   it("calls tools first, and the value comes last", async () => {
-    const live = engine === "live";
-    const call = {
-      content: [{ type: "tool_use", id: "t1", name: "mcp__df__StructuredOutput", input: { city: "Rome" } }],
-    };
     const inWords = (request: { body: object }) => {
       const mark = /every id must begin with \\?"(\w+)_/i.exec(JSON.stringify(request.body))?.[1];
       const block = { tool_calls: [{ name: "StructuredOutput", args: { city: "Rome" }, id: `${mark}_1` }] };
       return { text: `\`\`\`json\n${JSON.stringify(block)}\n\`\`\`` };
     };
-    const script = [live ? call : inWords, { text: JSON.stringify(ANN) }] as object[];
+    const script = [inWords, { text: JSON.stringify(ANN) }] as object[];
     const { options } = await withClaude({ which, engine, script });
     const provider = createProvider(options) as unknown as CliProvider;
     // A tool of the caller's that is called as the CLI's own is.
@@ -253,10 +290,11 @@ const CASES: [string, Case][] = [
 
 // All but codex ask in words or by qwen's tool, which takes the seconds of those CLIs.
 describe.each(sampleOf(CASES, 2))("%s", TIMEOUT, (_, { cli, options, says, isNative, native = false }) => {
-  async function start(script: object[]) {
-    const { api, create } = await withCli(cli, { script: script as Script });
+  // An engine that keeps its process has one for all.
+  const start = sharing<{ api: ScriptedServer; provider: CliProvider }, object[]>(async (answer, until) => {
+    const { api, create } = await withCli(cli, { script: (request, index) => answer(index, request), until });
     return { api, provider: create(options) };
-  }
+  });
 
   it("fits at once", async () => {
     const { api, provider } = await start([says(ANN)]);
@@ -330,7 +368,7 @@ const REFUSING = {
 };
 
 const OF = [
-  // The second is in "claude's refusal of one schema" below, and the third is refused in the same words.
+  // The others are refused in the same words; those for the second are in the last test.
   ["claude", sampleOf(REFUSED)],
   // In the same words, and with seconds for each start.
   ["qwen", REFUSED],
@@ -339,7 +377,7 @@ const OF = [
 describe.each(sampleOf(OF))("%s print", TIMEOUT, (cli, refused) => {
   it.each(refused)("is asked in words for what its flag refuses: %s", async (_, schema, value) => {
     const said = { text: JSON.stringify(value) };
-    const { requests, provider } = await REFUSING[cli]([said, said]);
+    const { requests, provider } = await REFUSING[cli]([said, said, answers(ANN)]);
     const first = await ask(provider, schema);
     expect(first.error).toBeUndefined();
     expect(first.reply).toMatchObject({ structured: value, content: said.text });
@@ -354,6 +392,12 @@ describe.each(sampleOf(OF))("%s print", TIMEOUT, (cli, refused) => {
     }
     expect(requests).toHaveLength(again ? 2 : 1);
     for (const { body } of requests) expect(JSON.stringify(body)).toContain("[Output Schema]");
+    if (cli !== "claude") return;
+    // The refusal says nothing of other schemas.
+    const { reply, kinds } = await ask(provider);
+    expect(reply).toMatchObject({ structured: ANN, content: JSON.stringify(ANN), toolCalls: [] });
+    expect(kinds.some((kind) => kind.startsWith("warning") || kind.startsWith("tool_"))).toBe(false);
+    expect(JSON.stringify(requests[2]?.body)).not.toContain("[Output Schema]");
   });
 });
 
@@ -372,19 +416,6 @@ it(
     expect(JSON.stringify(api.requests[1]?.body)).toContain("Your answer does not fit the JSON Schema");
   },
 );
-
-it("claude's refusal of one schema says nothing of others", TIMEOUT, async () => {
-  const [, schema, value] = REFUSED[1] as (typeof REFUSED)[number];
-  const { requests, provider } = await REFUSING.claude([{ text: JSON.stringify(value) }, answers(ANN)]);
-  const refused = await ask(provider, schema);
-  expect(refused.reply?.structured).toEqual(value);
-  expect(refused.kinds).toContain("warning OUTPUT_SCHEMA_EMULATED");
-  expect(JSON.stringify(requests[0]?.body)).toContain("[Output Schema]");
-  const { reply, kinds } = await ask(provider);
-  expect(reply).toMatchObject({ structured: ANN, content: JSON.stringify(ANN), toolCalls: [] });
-  expect(kinds.some((kind) => kind.startsWith("warning") || kind.startsWith("tool_"))).toBe(false);
-  expect(JSON.stringify(requests[1]?.body)).not.toContain("[Output Schema]");
-});
 
 it("a schema of the user's own that claude refuses is an invalid option", TIMEOUT, async () => {
   const { options } = await withClaude({ engine: "print", script: [] });

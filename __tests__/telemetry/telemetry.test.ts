@@ -9,12 +9,14 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { HumanMessage } from "@langchain/core/messages";
+import { createNoopMeter } from "@opentelemetry/api";
 import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-http";
 import { BasicTracerProvider, SimpleSpanProcessor } from "@opentelemetry/sdk-trace-base";
 import * as conventions from "@opentelemetry/semantic-conventions/incubating";
 import {
   type AgentTool,
   ClaudeCodeAdapter,
+  createCodexCliProvider,
   createFallbackProvider,
   createFileCheckpoint,
   createOpenAiCompatibleProvider,
@@ -32,7 +34,9 @@ import { until } from "../support/processes.mjs";
 import { lacks } from "../support/systems.mjs";
 import { startSdk } from "../support/telemetry.mjs";
 
-const { ATTR, METRIC } = createRequire(import.meta.url)("../../src/js/telemetry/names.cjs");
+const require = createRequire(import.meta.url);
+const { ATTR, METRIC } = require("../../src/js/telemetry/names.cjs");
+const { metricsOf } = require("../../src/js/telemetry/metrics.cjs");
 const usage = { input: 20, output: 7 };
 /** Of a known shape. */
 const SECRET = `ghp_${"a1B2".repeat(9)}`;
@@ -229,7 +233,8 @@ describe("claude", () => {
     const script = [{ text: "Hello." }, ...TURNS.map((turn, index) => toAnswer(turn, index + 1, engine))];
     const { options } = await withClaude({ engine, script });
     const provider = createProvider({ ...options, telemetry: { ...sdk.both, agentName: "scout" } });
-    const { response_metadata } = await provider.invoke(["hi"]);
+    const message = await provider.bindTools([look]).invoke(["hi"]);
+    const { response_metadata } = message;
     const answered = (response_metadata as unknown as ProviderResponseMetadata).model;
     expect(answered).toMatch(/^claude-/);
     expect(sdk.trees()).toEqual([{ name: "chat sonnet" }]);
@@ -242,13 +247,13 @@ describe("claude", () => {
       const alive = [{ attributes: { "gen_ai.provider.name": "anthropic" }, value: 1 }];
       expect((await sdk.metrics())["deep_factor.client.processes"]).toEqual(alive);
     }
-    const { status, usage: used } = await runAgent({ provider, prompt: "go", tools: [look] }).result;
+    // In live form the run goes on in the process of the call.
+    const messages: MessageInput[] = [new HumanMessage("hi"), message, new HumanMessage("go")];
+    const { status, usage: used } = await runAgent({ provider, messages, tools: [look] }).result;
     expect(status).toBe("completed");
     expect(sdk.trees().slice(1)).toEqual(AGENT("sonnet"));
-    const tokens = sdk
-      .spans()
-      .filter(({ name }) => name === "chat sonnet")
-      .slice(1);
+    const chats = sdk.spans().filter(({ name }) => name === "chat sonnet");
+    const tokens = chats.slice(1);
     const known = tokens.map(({ attributes }) => [
       attributes["gen_ai.response.model"],
       attributes["deep_factor.engine"],
@@ -259,6 +264,8 @@ describe("claude", () => {
       [answered, engine, "string", "string"],
       [answered, engine, "string", "string"],
     ]);
+    if (engine === "live")
+      expect(new Set(chats.map(({ attributes }) => attributes["gen_ai.conversation.id"])).size).toBe(1);
     const sum = tokens.reduce((all, { attributes }) => all + Number(attributes["gen_ai.usage.input_tokens"]), 0);
     expect(sum).toBe(used.inputTokens);
   });
@@ -319,22 +326,37 @@ it("links a run that goes on from a checkpoint to the span it began in", async (
   expect(second.own.traceId).not.toBe(first.own.traceId);
 });
 
-it("counts the sessions that were gone when their conversation went on", async () => {
-  const sdk = startSdk();
-  const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
-  const provider = createProvider({ ...options, telemetry: sdk.both, keepAlive: 50 });
-  const thread: MessageInput[] = [new HumanMessage("1")];
-  let gone = false;
-  for (let tries = 0; !gone && tries < 200; tries++) {
-    const { message, warnings } = await ask(provider, thread);
-    gone = warnings.includes("SESSION_EXPIRED");
-    thread.push(message, new HumanMessage("more"));
-    await new Promise((resolve) => setTimeout(resolve, 60));
-  }
-  expect(gone).toBe(true);
-  const evicted = (await sdk.metrics())["deep_factor.client.session.evictions"];
-  expect(evicted).toMatchObject([{ attributes: { "gen_ai.provider.name": "anthropic" }, value: 1 }]);
-});
+const KEPT = {
+  codex: async (more: object) => {
+    const { options } = await withCli("codex", { script: () => ({ text: "ok" }) });
+    const provider = createCodexCliProvider({ ...options, engine: "live", ...more });
+    onTestFinished(() => provider.close());
+    return { provider, company: "openai" };
+  },
+  claude: async (more: object) => {
+    const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
+    return { provider: createProvider({ ...options, ...more }), company: "anthropic" };
+  },
+};
+
+it.each(sampleOf(["codex", "claude"] as const))(
+  "counts the sessions that were gone when their conversation went on: %s",
+  async (cli) => {
+    const sdk = startSdk();
+    const { provider, company } = await KEPT[cli]({ telemetry: sdk.both, keepAlive: 50 });
+    const thread: MessageInput[] = [new HumanMessage("1")];
+    let gone = false;
+    for (let tries = 0; !gone && tries < 200; tries++) {
+      const { message, warnings } = await ask(provider, thread);
+      gone = warnings.includes("SESSION_EXPIRED");
+      thread.push(message, new HumanMessage("more"));
+      await new Promise((resolve) => setTimeout(resolve, 60));
+    }
+    expect(gone).toBe(true);
+    const evicted = (await sdk.metrics())["deep_factor.client.session.evictions"];
+    expect(evicted).toMatchObject([{ attributes: { "gen_ai.provider.name": company }, value: 1 }]);
+  },
+);
 
 it("sends an agent's run with tools and a handoff to a collector as one tree", async () => {
   startSdk();
@@ -476,5 +498,18 @@ describe("the option", () => {
 
   it.each([undefined, false, true, {}, { content: "full" }])("takes %j", (telemetry) => {
     expect(create(telemetry)).not.toThrow();
+  });
+});
+
+describe("what the instruments remember between calls", () => {
+  // Above the highest that Linux gives (2^22): nobody's.
+  const NOBODY = 2 ** 22 + 1;
+
+  it("forgets processes that have ended where a meter never asks for them", () => {
+    const metrics = metricsOf(createNoopMeter());
+    metrics.remember(process.pid, { own: true });
+    for (let pid = NOBODY; pid < NOBODY + 10_000; pid++) metrics.remember(pid, {});
+    expect(metrics.processes.size).toBeLessThan(64);
+    expect(metrics.processes.get(process.pid)).toEqual({ own: true });
   });
 });
