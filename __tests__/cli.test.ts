@@ -7,9 +7,9 @@ import type { HealthReport } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { EXIT_CODES } from "../src/js/cli-text.mjs";
 import native from "../src/js/native.cjs";
-import { CLI, startCommand } from "./support/command-line.mjs";
+import { CLI, runCommands, startCommand } from "./support/command-line.mjs";
 import { createFakes } from "./support/fake.mjs";
-import { VERSIONS, withClaude } from "./support/harness.mjs";
+import { ALL, VERSIONS, withClaude } from "./support/harness.mjs";
 import { createTag, until } from "./support/processes.mjs";
 import { replay } from "./support/replay.mjs";
 import { lacks } from "./support/systems.mjs";
@@ -26,10 +26,34 @@ function setup() {
     { env, ...options }: { input?: string; env?: Record<string, string | undefined>; cwd?: string } = {},
   ) => startCommand(args, { ...options, env: { PATH: fakes.dir, ...env } });
   const run = (args: string[], options?: Parameters<typeof start>[1]) => start(args, options).ended;
-  return { fakes, start, run };
+  /** Runs several command lines, one after the other, in one process. */
+  const runAll = (calls: { args: string[]; env?: Record<string, string | undefined>; cwd?: string }[]) =>
+    runCommands(calls.map(({ env, ...call }) => ({ ...call, env: { PATH: fakes.dir, ...env } })));
+  return { fakes, start, run, runAll };
+}
+
+/** The results of rows that need no fake: one process runs all of them, for the first test that asks. */
+function together<Row extends readonly [string[], ...unknown[]]>(rows: readonly Row[]) {
+  let results: ReturnType<typeof runCommands> | undefined;
+  return async (args: string[]) => {
+    results ??= runCommands(rows.map(([args]) => ({ args, env: { PATH: "" } })));
+    return (await results)[rows.findIndex((row) => row[0] === args)];
+  };
 }
 
 const SAYS = (version: string, rest: string) => `case "$1" in --version) echo "${version}";; *) ${rest};; esac`;
+
+const RUN_HELP = ["help", "run"];
+const HELPS: [string[], string][] = [
+  [["--help"], "Usage: deep-factor-providers <command> [options]"],
+  [["help"], "Usage: deep-factor-providers <command> [options]"],
+  [["doctor", "--help"], "Usage: deep-factor-providers doctor [provider...] [options]"],
+  [["providers", "-h"], "Usage: deep-factor-providers providers [options]"],
+  [RUN_HELP, 'Usage: deep-factor-providers run ["<prompt>"] [options]'],
+  [["run", "--help"], 'Usage: deep-factor-providers run ["<prompt>"] [options]'],
+  [["chat", "--help"], "Usage: deep-factor-providers chat [options]"],
+];
+const help = together(HELPS);
 
 describe.skipIf(lacks("scripts"))("doctor", () => {
   it("is a table of what there is, and of what to do", async () => {
@@ -94,43 +118,48 @@ All places searched: \`doctor --json\`
     expect([code, stderr]).toEqual([1, ""]);
   });
 
-  it.each([
-    [["claude"], "0 of 1 provider is ready."],
-    [["gemini"], "1 of 1 provider is ready."],
-    [["claude", "qwen"], "0 of 2 providers are ready."],
-    [["claude", "gemini"], "1 of 2 providers is ready."],
-  ])("counts %s in words: %s", async (names, sum) => {
-    const { fakes, run } = setup();
+  it("counts the providers in words", async () => {
+    const { fakes, runAll } = setup();
     fakes.cli("gemini", [{ stdout: "0.61.0" }]);
-    const { stdout } = await run(["doctor", ...names, "--level", "command"]);
-    expect(stdout.split("\n").find((line) => /^\d+ of \d+ /.test(line))).toBe(sum);
+    const sums: [string[], string][] = [
+      [["claude"], "0 of 1 provider is ready."],
+      [["gemini"], "1 of 1 provider is ready."],
+      [["claude", "qwen"], "0 of 2 providers are ready."],
+      [["claude", "gemini"], "1 of 2 providers is ready."],
+    ];
+    const results = await runAll(sums.map(([names]) => ({ args: ["doctor", ...names, "--level", "command"] })));
+    const counted = results.map(({ stdout }) => stdout.split("\n").find((line) => /^\d+ of \d+ /.test(line)));
+    expect(counted).toEqual(sums.map(([, sum]) => sum));
   });
 
-  it.each(["", ".", ":", "./", "../HERE"])("starts no program of the folder it is called in: PATH=%j", async (path) => {
-    const { fakes, run } = setup();
+  it("starts no program of the folder it is called in, whatever the PATH", async () => {
+    const { fakes, runAll } = setup();
     const ids: string[] = JSON.parse(native.providers()).map(({ id }: { id: string }) => id);
     const names = ids.map((id) => (id === "glm" ? `ax-${id}` : id));
     for (const name of names) fakes.shell(name, `touch "${fakes.dir}/$(basename "$0").ran"; echo 9.9.9`);
-    const env = { PATH: path.replace("HERE", basename(fakes.dir)) };
-    const { code, stdout } = await run(["doctor", "--json", "--level", "auth"], { env, cwd: fakes.dir });
+    const paths = ["", ".", ":", "./", `../${basename(fakes.dir)}`];
+    const args = ["doctor", "--json", "--level", "auth"];
+    const results = await runAll(paths.map((PATH) => ({ args, env: { PATH }, cwd: fakes.dir })));
     expect(readdirSync(fakes.dir).sort()).toEqual([...names].sort());
-    const found = JSON.parse(stdout).map(({ installed, problems }: HealthReport) => ({ installed, problems }));
-    expect(found).toEqual(
-      names.map((name) => ({
-        installed: false,
-        problems: [
-          {
-            code: "CLI_NOT_FOUND",
-            severity: "error",
-            message: expect.stringMatching(
-              `^${name} is not in any folder of the PATH: its empty and relative folders are skipped, so /.*/${name} was not taken; nor is it in \\S+ and the other places of installers$`,
-            ),
-            hint: "write that folder of the PATH as an absolute one, or set `cliPath` to the file",
-          },
-        ],
-      })),
-    );
-    expect(code).toBe(1);
+    for (const [at, { code, stdout }] of results.entries()) {
+      const found = JSON.parse(stdout).map(({ installed, problems }: HealthReport) => ({ installed, problems }));
+      expect(found, `PATH=${paths[at]}`).toEqual(
+        names.map((name) => ({
+          installed: false,
+          problems: [
+            {
+              code: "CLI_NOT_FOUND",
+              severity: "error",
+              message: expect.stringMatching(
+                `^${name} is not in any folder of the PATH: its empty and relative folders are skipped, so /.*/${name} was not taken; nor is it in \\S+ and the other places of installers$`,
+              ),
+              hint: "write that folder of the PATH as an absolute one, or set `cliPath` to the file",
+            },
+          ],
+        })),
+      );
+      expect(code).toBe(1);
+    }
   });
 
   it("knows whether it answers", async () => {
@@ -147,8 +176,9 @@ All places searched: \`doctor --json\`
 
 describe("providers", () => {
   it("lists what there is", async () => {
-    const { run } = setup();
-    expect(await run(["providers"])).toEqual({
+    const { runAll } = setup();
+    const [table, json] = await runAll([{ args: ["providers"] }, { args: ["providers", "--json"] }]);
+    expect(table).toEqual({
       code: 0,
       stderr: "",
       stdout: `PROVIDER  COMMAND   PURE  VERSIONS MEASURED
@@ -162,11 +192,10 @@ opencode  opencode  yes   1.18.34
 copilot   copilot   yes   1.0.102
 `,
     });
-    const { stdout } = await run(["providers", "--json"]);
     const registry: { id: string; command: string; pure: boolean; versions: string[] }[] = JSON.parse(
       native.providers(),
     );
-    expect(JSON.parse(stdout)).toEqual(
+    expect(JSON.parse(json?.stdout ?? "")).toEqual(
       registry.map(({ id, command, pure, versions }) => ({ id, command, pure, versions })),
     );
   });
@@ -174,22 +203,24 @@ copilot   copilot   yes   1.0.102
 
 describe.skipIf(lacks("signals"))("run", () => {
   it("takes the engine and the effort, which the provider checks", async () => {
-    const { run } = setup();
-    const engine = await run(["run", "hi", "--provider", "codex", "--engine", "warm"]);
-    expect([engine.code, engine.stderr]).toEqual([
+    const [engine, effort] = await setup().runAll([
+      { args: ["run", "hi", "--provider", "codex", "--engine", "warm"] },
+      { args: ["run", "hi", "--provider", "glm", "--effort", "high"] },
+    ]);
+    expect([engine?.code, engine?.stderr]).toEqual([
       2,
       expect.stringContaining(`option "engine" can't be "warm" with codex, which takes "print", "live", "auto"`),
     ]);
-    const effort = await run(["run", "hi", "--provider", "glm", "--effort", "high"]);
-    expect([effort.code, effort.stderr]).toEqual([
+    expect([effort?.code, effort?.stderr]).toEqual([
       2,
       expect.stringContaining('option "reasoning.effort" is not supported by glm'),
     ]);
   });
 
   it("prints the value of --schema, and says what is wrong with its file", async () => {
-    const { fakes, run } = setup();
-    const schema = join(fakes.dir, "schema.json");
+    const { fakes, runAll } = setup();
+    const [schema, broken] = [join(fakes.dir, "schema.json"), join(fakes.dir, "broken.json")];
+    writeFileSync(broken, "{");
     writeFileSync(
       schema,
       '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}',
@@ -202,11 +233,10 @@ describe.skipIf(lacks("signals"))("run", () => {
       { type: "turn.completed", usage: { input_tokens: 1, output_tokens: 1 } },
     ];
     fakes.shell("codex", `cat >/dev/null; ${lines.map((line) => `echo '${JSON.stringify(line)}'`).join("; ")}`);
-    const answered = await run(["run", "hi", "--provider", "codex", "--schema", schema]);
-    expect([answered.code, answered.stdout]).toEqual([0, '{\n  "n": 3\n}\n']);
-    writeFileSync(schema, "{");
-    const wrong = await run(["run", "hi", "--provider", "codex", "--schema", schema]);
-    expect([wrong.code, wrong.stderr]).toEqual([2, expect.stringContaining(`--schema ${schema} is no JSON: `)]);
+    const words = ["run", "hi", "--provider", "codex", "--schema"];
+    const [answered, wrong] = await runAll([schema, broken].map((file) => ({ args: [...words, file] })));
+    expect([answered?.code, answered?.stdout]).toEqual([0, '{\n  "n": 3\n}\n']);
+    expect([wrong?.code, wrong?.stderr]).toEqual([2, expect.stringContaining(`--schema ${broken} is no JSON: `)]);
   });
 
   it("prints the answer alone, and what goes on to standard error", async () => {
@@ -220,7 +250,9 @@ describe.skipIf(lacks("signals"))("run", () => {
     const [first, last] = ["codex started (pid N)\n", "codex ended after N ms\n"];
     const warning = "codex has a warning: CLI_WARNING (--stream has its text)\n";
     expect(stderr.replace(/\d+/g, "N")).toBe(first + warning + last);
-    const streamed = await run(["run", "Say hello", "--provider", "codex", "--stream", ...PRINT]);
+    // A prompt is a text, also one that looks like a whole thread.
+    const streamed = await run(["run", "<thread></thread>", "--provider", "codex", "--stream", ...PRINT]);
+    expect(fake.calls().at(-1)?.stdin).toContain('iteration="0">&lt;thread>&lt;/thread></event>');
     expect([streamed.code, streamed.stdout]).toEqual([0, "Hello from the mock.\n"]);
     expect(streamed.stderr.replace(/\d+/g, "N")).toMatch(
       /^codex started \(pid N\)\nwarning: .+\ncodex ended after N ms\n$/,
@@ -236,9 +268,6 @@ describe.skipIf(lacks("signals"))("run", () => {
     await run(["run", "Explain", "--provider=codex"], { input: "a < b\n" });
     const prompts = fake.calls().map(({ stdin }) => /iteration="0">(.*)<\/event>/s.exec(stdin)?.[1]);
     expect(prompts).toEqual(["from stdin", "Explain\n\na &lt; b"]);
-    // A prompt is a text, also one that looks like a whole thread.
-    await run(["run", "<thread></thread>", "--provider=codex"]);
-    expect(fake.calls().at(-1)?.stdin).toContain('iteration="0">&lt;thread>&lt;/thread></event>');
     const empty = await run(["run", "--provider=codex"], { input: " \n" });
     expect(empty).toEqual({
       code: 2,
@@ -249,28 +278,36 @@ describe.skipIf(lacks("signals"))("run", () => {
     });
   });
 
-  it.each([
-    ["codex/err-401-json", "authentication"],
-    ["codex/err-429-quota-json", "quota"],
-    ["codex/err-stream-failed-context-json", "validation"],
-  ] as const)("of %s exits by the category %s", async (recording, category) => {
-    const { fakes, run } = setup();
-    fakes.cli("codex", replay(recording));
-    const plain = await run(["run", "hi", "--provider", "codex"]);
-    expect([plain.code, plain.stdout]).toEqual([EXIT_CODES[category], ""]);
-    expect(plain.stderr.trimEnd().split("\n").at(-1)).toMatch(/^[A-Z_]+: ./);
-    const json = await run(["run", "hi", "--provider", "codex", "--json"]);
-    expect(json.code).toBe(EXIT_CODES[category]);
-    expect(JSON.parse(json.stdout)).toEqual({ error: expect.objectContaining({ name: "ProviderError", category }) });
+  it("exits by the category of what went wrong, and tells it in JSON", async () => {
+    const { fakes, runAll } = setup();
+    const recorded = [
+      ["codex/err-401-json", "authentication"],
+      ["codex/err-429-quota-json", "quota"],
+      ["codex/err-stream-failed-context-json", "validation"],
+    ] as const;
+    fakes.cli(
+      "codex",
+      recorded.flatMap(([recording]) => [replay(recording), replay(recording)]),
+    );
+    const args = ["run", "hi", "--provider", "codex"];
+    const results = await runAll(recorded.flatMap(() => [{ args }, { args: [...args, "--json"] }]));
+    for (const [at, [recording, category]] of recorded.entries()) {
+      const [plain, json] = results.slice(2 * at);
+      expect([plain?.code, plain?.stdout], recording).toEqual([EXIT_CODES[category], ""]);
+      expect(plain?.stderr.trimEnd().split("\n").at(-1)).toMatch(/^[A-Z_]+: ./);
+      expect(json?.code).toBe(EXIT_CODES[category]);
+      expect(JSON.parse(json?.stdout ?? "")).toEqual({
+        error: expect.objectContaining({ name: "ProviderError", category }),
+      });
+    }
   });
 
   it("has a code of its own for every category, and the help names it", async () => {
-    const { run } = setup();
     const { categories } = JSON.parse(native.errorCodes());
     const names = categories.map(({ category }: { category: string }) => category);
     expect(Object.keys(EXIT_CODES).sort()).toEqual(names.sort());
     expect(new Set([0, 2, ...Object.values(EXIT_CODES)]).size).toBe(names.length + 2);
-    const { stdout } = await run(["run", "--help"]);
+    const stdout = (await help(RUN_HELP))?.stdout;
     const page = readFileSync(new URL("../docs/reference/command-line.md", import.meta.url), "utf8");
     for (const [category, code] of Object.entries(EXIT_CODES)) {
       expect(stdout).toContain(`${code} ${category}`);
@@ -315,33 +352,28 @@ describe.skipIf(lacks("signals"))("run", () => {
 
 describe.skipIf(lacks("links")).each(VERSIONS)("run with the real claude, %s", (which) => {
   const withReal = async (script: Parameters<typeof withClaude>[0]["script"]) => {
-    const { fakes, run } = setup();
+    const { fakes, runAll } = setup();
     const { api, options } = await withClaude({ which, script });
     symlinkSync(options.cliPath, join(fakes.dir, "claude"));
-    return { api, run: (args: string[]) => run(args, { env: options.env }) };
+    return { api, runAll: (...all: string[][]) => runAll(all.map((args) => ({ args, env: options.env }))) };
   };
 
-  it("prints the answer, or the whole reply", async () => {
-    const { api, run } = await withReal([{ text: "Hello." }, { text: "Hello." }]);
-    const plain = await run(["run", "Say hello", "--model", "sonnet", "--system-prompt", "Be brief."]);
-    expect([plain.code, plain.stdout]).toEqual([0, "Hello.\n"]);
+  // What it prints of a text that has come, whole and in pieces, it prints of every CLI's: above, and in cli/run.test.ts of an API's.
+  it("prints the whole reply, and streams events", async () => {
+    const chunks = ["Hel", "lo ", "there."];
+    const { api, runAll } = await withReal([{ text: "Hello." }, { chunks }]);
+    const [json, streamed] = await runAll(
+      ["run", "Say hello", "--json", "--model", "sonnet", "--system-prompt", "Be brief."],
+      ["run", "Say hello", "--stream", "--json"],
+    );
     expect(JSON.stringify(api.requests[0]?.body.system)).toContain("Be brief.");
-    const json = await run(["run", "Say hello", "--json"]);
-    expect(JSON.parse(json.stdout)).toMatchObject({
+    expect(JSON.parse(json?.stdout ?? "")).toMatchObject({
       type: "ai",
       content: "Hello.",
       usage_metadata: { output_tokens: expect.any(Number) },
       response_metadata: { provider: "claude" },
     });
-  });
-
-  it("streams pieces, or events", async () => {
-    const chunks = ["Hel", "lo ", "there."];
-    const { run } = await withReal([{ chunks }, { chunks }]);
-    const plain = await run(["run", "Say hello", "--stream"]);
-    expect([plain.code, plain.stdout]).toEqual([0, "Hello there.\n"]);
-    const { stdout } = await run(["run", "Say hello", "--stream", "--json"]);
-    const events = stdout
+    const events = (streamed?.stdout ?? "")
       .trimEnd()
       .split("\n")
       .map((line) => JSON.parse(line));
@@ -352,10 +384,19 @@ describe.skipIf(lacks("links")).each(VERSIONS)("run with the real claude, %s", (
     ]);
     expect(events.flatMap((event) => (event.type === "text_delta" ? [event.text] : [])).join("")).toBe("Hello there.");
   });
+
+  it.runIf(ALL)("prints the answer, at once or in pieces", async () => {
+    const { runAll } = await withReal([{ text: "Hello." }, { chunks: ["Hel", "lo ", "there."] }]);
+    const results = await runAll(["run", "Say hello", "--model", "sonnet"], ["run", "Say hello", "--stream"]);
+    expect(results.map(({ code, stdout }) => [code, stdout])).toEqual([
+      [0, "Hello.\n"],
+      [0, "Hello there.\n"],
+    ]);
+  });
 });
 
 describe("a wrong command line", () => {
-  it.each([
+  const rows: [string[], string | RegExp][] = [
     [[], "there is no command: doctor, providers, run, chat, serve, suite, status, log, completions"],
     [
       ["docter"],
@@ -385,9 +426,10 @@ describe("a wrong command line", () => {
       ["run", "a", "--provider", "glm", "--system-prompt", "x"],
       /^unknown option "systemPrompt".* \(deep-factor-providers run --help\)$/,
     ],
-  ] as [string[], string | RegExp][])("%j is one line and exit code 2", async (args, expected) => {
-    const { run } = setup();
-    const { code, stdout, stderr } = await run(args);
+  ];
+  const wrong = together(rows);
+  it.each(rows)("%j is one line and exit code 2", async (args, expected) => {
+    const { code, stdout = "", stderr = "" } = (await wrong(args)) ?? {};
     expect([code, stdout, stderr.split("\n").length]).toEqual([2, "", 2]);
     const line = stderr.trimEnd().replace(/^deep-factor-providers: /, "");
     if (typeof expected === "string") expect(line).toBe(expected);
@@ -396,22 +438,17 @@ describe("a wrong command line", () => {
 });
 
 describe("help", () => {
-  it.each([
-    [["--help"], "Usage: deep-factor-providers <command> [options]"],
-    [["help"], "Usage: deep-factor-providers <command> [options]"],
-    [["doctor", "--help"], "Usage: deep-factor-providers doctor [provider...] [options]"],
-    [["providers", "-h"], "Usage: deep-factor-providers providers [options]"],
-    [["help", "run"], 'Usage: deep-factor-providers run ["<prompt>"] [options]'],
-    [["chat", "--help"], "Usage: deep-factor-providers chat [options]"],
-  ])("%j", async (args, expected) => {
-    const { run } = setup();
-    const { code, stdout, stderr } = await run(args);
+  it.each(HELPS)("%j", async (args, expected) => {
+    const { code, stdout = "", stderr } = (await help(args)) ?? {};
     expect([code, stderr, stdout.split("\n")[2]]).toEqual([0, "", expected]);
     expect(Math.max(...stdout.split("\n").map((line) => line.length))).toBeLessThanOrEqual(120);
   });
 
-  it("and the version", async () => {
+  it("and the version, and what a shell gets", async () => {
     const { version } = JSON.parse(readFileSync(new URL("../package.json", import.meta.url), "utf8"));
-    expect(await setup().run(["--version"])).toEqual({ code: 0, stdout: `${version}\n`, stderr: "" });
+    const { run } = setup();
+    expect(await run(["--version"])).toEqual({ code: 0, stdout: `${version}\n`, stderr: "" });
+    // The others are evaluated in one process: what they come to is the same in a process of its own.
+    expect(await run(["--nope"])).toMatchObject({ code: 2, stdout: "", stderr: expect.stringMatching(/^.+\n$/) });
   });
 });

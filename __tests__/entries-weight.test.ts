@@ -1,21 +1,21 @@
 /** What an import costs: the files of ours that each entry loads, and the packages of others. A file more is seen here. */
-import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
+import { Worker } from "node:worker_threads";
 import { describe, expect, it } from "vitest";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const OURS = "deep-factor-providers";
 
-/** The CommonJS files that a fresh Node has loaded, which are all of ours but the entries for `import`. */
+/** The CommonJS files that a fresh thread has loaded, which are all of ours but the entries for `import`. It resolves from this folder. */
 async function loaded(program: string) {
-  const print = "console.log(JSON.stringify(Object.keys(require.cache)))";
-  const { stdout } = await promisify(execFile)(process.execPath, ["-e", program.replace("PRINT", print)], {
-    cwd: ROOT,
+  const tell = 'require("node:worker_threads").parentPort.postMessage(Object.keys(require.cache))';
+  const thread = new Worker(program.replace("PRINT", tell), { eval: true, execArgv: [] });
+  const keys = await new Promise<string[]>((resolve, reject) => {
+    thread.once("message", resolve).once("error", reject).once("exit", reject);
   });
-  const files = (JSON.parse(stdout) as string[]).map((file) => file.split(sep).join("/"));
+  const files = keys.map((file) => file.split(sep).join("/"));
   const packages = files.flatMap((file) => /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(file)?.[1] ?? []);
   return {
     ours: files.flatMap((file) => /\/src\/js\/(.+)\.cjs$/.exec(file)?.[1] ?? []).sort(),

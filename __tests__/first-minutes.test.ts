@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createClaudeCliProvider, createCodexCliProvider, ProviderError } from "deep-factor-providers";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { z } from "zod";
 import { z as z3 } from "zod3";
 import { HERE } from "./clis/real.js";
@@ -214,14 +214,19 @@ describe("a message", () => {
 });
 
 describe("the surroundings", () => {
-  /** What a program prints in a project that has this package, and nothing else. */
-  const run = (source: string) => {
-    const project = mkdtempSync(join(tmpdir(), "dfp-first-"));
-    onTestFinished(() => rmSync(project, { recursive: true, force: true }));
+  /** A project that has this package, and nothing else. */
+  let project = "";
+  beforeAll(() => {
+    project = mkdtempSync(join(tmpdir(), "dfp-first-"));
     const ours = join(project, "node_modules/deep-factor-providers");
     mkdirSync(join(ours, "src/js"), { recursive: true });
     cpSync(join(ROOT, "package.json"), join(ours, "package.json"));
     cpSync(join(ROOT, "src/js"), join(ours, "src/js"), { recursive: true });
+  });
+  afterAll(() => rmSync(project, { recursive: true, force: true }));
+
+  /** What a program prints there. */
+  const run = (source: string) => {
     writeFileSync(join(project, "main.mjs"), source);
     return execFileSync(process.execPath, ["main.mjs"], {
       cwd: project,

@@ -12,7 +12,6 @@ import {
 } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import * as langchain from "deep-factor-providers";
 import {
   createClaudeCliProvider,
@@ -24,13 +23,13 @@ import {
   replayRun,
 } from "deep-factor-providers/native";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { runCommand, runCommands } from "./support/command-line.mjs";
 import { createFakes } from "./support/fake.mjs";
 import { withClaude } from "./support/harness.mjs";
 import { until } from "./support/processes.mjs";
 import { replay } from "./support/replay.mjs";
 import { lacks } from "./support/systems.mjs";
 
-const CLI = fileURLToPath(new URL("../src/js/cli.mjs", import.meta.url));
 const ENTRY = new URL("../src/js/native-entry.mjs", import.meta.url).href;
 const SCHEMA = JSON.parse(readFileSync(new URL("../docs/schemas/run-recording.schema.json", import.meta.url), "utf8"));
 
@@ -398,40 +397,32 @@ describe("what is no run log", () => {
 });
 
 describe.skipIf(lacks("modes"))("log, the command", () => {
-  /** Runs the command line. */
-  const run = (args: string[], env: Record<string, string> = {}) =>
-    new Promise<{ code: number | null; stdout: string; stderr: string }>((resolve) => {
-      const child = spawn(process.execPath, [CLI, ...args], {
-        env: { ...process.env, ...env },
-        stdio: ["ignore", "pipe", "pipe"],
-      });
-      const output = { stdout: "", stderr: "" };
-      for (const name of ["stdout", "stderr"] as const) {
-        child[name].setEncoding("utf8").on("data", (text) => {
-          output[name] += text;
-        });
-      }
-      child.once("close", (code) => resolve({ code, ...output }));
-    });
+  /** Runs `log` with each of these arguments, one after the other, in one process. */
+  const logs = (...all: string[][]) => runCommands(all.map((args) => ({ args: ["log", ...args] })));
 
   it("shows what happened as text, as data and as a page", async () => {
     const { fakes, file } = setup();
     fakes.cli("claude", { stdout: WORK });
-    const made = await run(["run", "Say hello", "--record", file], { PATH: `${fakes.dir}:${process.env.PATH}` });
+    const env = { PATH: `${fakes.dir}:${process.env.PATH}` };
+    const made = await runCommand(["run", "Say hello", "--record", file], { env });
     expect(made).toMatchObject({ code: 0, stdout: expect.stringMatching(/^Done\./) });
-    const shown = await run(["log", "show", file]);
-    expect([shown.code, shown.stderr]).toEqual([0, ""]);
-    const [first, second, third, ...rest] = shown.stdout.split("\n");
+    const page = join(fakes.dir, "page.html");
+    const [shown, full, json, written, printed] = await logs(
+      ["show", file],
+      ["show", file, "--full"],
+      ["show", "--json", file],
+      ["html", file, "-o", page],
+      ["html", file],
+    );
+    expect([shown?.code, shown?.stderr]).toEqual([0, ""]);
+    const [first, second, third, ...rest] = (shown?.stdout ?? "").split("\n");
     expect(first).toMatch(/^claude {2}run-[0-9A-Z]{26} {2}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC$/);
     expect(second).toMatch(/^replied in .+ · 1,200 tokens in, 345 out · \$0\.0421 · 1 tool call · 1 error$/);
     expect(third).toMatch(/^model: claude-fake, recorded by: deep-factor-providers .+, platform: /);
     const kinds = rest.filter((text) => text.startsWith("+")).map((text) => text.split(/ +/)[1]);
     expect(kinds).toEqual(["prompt", "start", "session", "message", "tool", "message", "tokens", "end"]);
-    expect(await run(["log", "show", file, "--full"])).toMatchObject({
-      code: 0,
-      stdout: expect.stringContaining("│ {\n"),
-    });
-    const { runs, problems } = JSON.parse((await run(["log", "show", "--json", file])).stdout);
+    expect(full).toMatchObject({ code: 0, stdout: expect.stringContaining("│ {\n") });
+    const { runs, problems } = JSON.parse(json?.stdout ?? "");
     expect(problems).toEqual([]);
     expect(runs[0].items[4]).toEqual({
       kind: "tool_call",
@@ -442,9 +433,8 @@ describe.skipIf(lacks("modes"))("log, the command", () => {
       args: '{\n  "command": "ls"\n}',
       result: { content: "a\nMY_API_KEY=[redacted]\n</script><b>", isError: true },
     });
-    const page = join(fakes.dir, "page.html");
-    expect(await run(["log", "html", file, "-o", page])).toEqual({ code: 0, stdout: "", stderr: "" });
-    expect(readFileSync(page, "utf8")).toBe((await run(["log", "html", file])).stdout);
+    expect(written).toEqual({ code: 0, stdout: "", stderr: "" });
+    expect(readFileSync(page, "utf8")).toBe(printed?.stdout);
     expect(readFileSync(page, "utf8")).toBe(await renderRunLog(file, { format: "html" }));
     expect(statSync(page).mode & 0o777).toBe(0o600);
   });
@@ -457,52 +447,61 @@ describe.skipIf(lacks("modes"))("log, the command", () => {
       string,
       string,
     ];
-    for (let times = 0; times < 2; times++) {
-      expect(await run(["log", "html", file, "-o", page])).toEqual({ code: 0, stdout: "", stderr: "" });
-    }
     writeFileSync(other, "{}");
-    expect(await run(["log", "html", file, "-o", other])).toMatchObject({
+    symlinkSync(other, link);
+    const [first, again, ofOther, ofLink] = await logs(
+      ["html", file, "-o", page],
+      ["html", file, "-o", page],
+      ["html", file, "-o", other],
+      ["html", file, "-o", link],
+    );
+    expect([first, again]).toEqual(Array(2).fill({ code: 0, stdout: "", stderr: "" }));
+    expect(ofOther).toMatchObject({
       code: 2,
       stderr: expect.stringContaining(`${other} exists and is no page of ours: it is left alone`),
     });
-    symlinkSync(other, link);
-    expect(await run(["log", "html", file, "-o", link])).toMatchObject({ code: 2 });
+    expect(ofLink).toMatchObject({ code: 2 });
     expect(readFileSync(other, "utf8")).toBe("{}");
-    expect(await run(["log", "html", file, "-o", link, "--force"])).toMatchObject({ code: 0 });
+    expect(await runCommand(["log", "html", file, "-o", link, "--force"])).toMatchObject({ code: 0 });
     expect(readFileSync(other, "utf8")).toBe("{}");
-    expect(await run(["log", "html", file, "-o", other, "--force"])).toMatchObject({ code: 0 });
+    expect(await runCommand(["log", "html", file, "-o", other, "--force"])).toMatchObject({ code: 0 });
     expect(readFileSync(other, "utf8")).toBe(readFileSync(page, "utf8"));
     expect(readdirSync(fakes.dir).filter((name) => name.startsWith("."))).toEqual([]);
   });
 
   it("says what is wrong", async () => {
     const { fakes, file } = setup();
-    expect(await run(["log"])).toEqual({
+    const [hello, empty] = [join(fakes.dir, "hello"), join(fakes.dir, "empty")];
+    writeFileSync(hello, "hello");
+    writeFileSync(empty, `${JSON.stringify({ format: "deep-factor-run", version: 1, runId: "r", provider: "p" })}\n`);
+    chmodSync(fakes.dir, 0o700);
+    const wrong = [
+      [["list"], 'unknown action "list"'],
+      [["show"], "name the file of a run log"],
+      [["show", "a", "b"], 'unexpected argument "b"'],
+      [["html", "a", "--full"], "unknown option '--full'"],
+      [["html", empty, "-o", join(fakes.dir, "no/page.html")], "ENOENT"],
+    ] as const;
+    const [nothing, help, missing, text, ...rest] = await logs(
+      [],
+      ["--help"],
+      ["show", file],
+      ["show", hello],
+      ...wrong.map(([args]) => [...args]),
+    );
+    expect(nothing).toEqual({
       code: 2,
       stdout: "",
       stderr: "deep-factor-providers: say what to do: show or html (deep-factor-providers log --help)\n",
     });
-    for (const [args, reason] of [
-      [["log", "list"], 'unknown action "list"'],
-      [["log", "show"], "name the file of a run log"],
-      [["log", "show", "a", "b"], 'unexpected argument "b"'],
-      [["log", "html", "a", "--full"], "unknown option '--full'"],
-    ] as const) {
-      expect(await run([...args])).toMatchObject({ code: 2, stderr: expect.stringContaining(reason) });
-    }
-    expect(await run(["log", "show", file])).toMatchObject({ code: 10, stderr: expect.stringMatching(/^NOT_FOUND: /) });
-    writeFileSync(file, "hello");
-    expect(await run(["log", "show", file])).toMatchObject({
+    expect(help?.stdout).toContain("log html <file>");
+    expect(missing).toMatchObject({ code: 10, stderr: expect.stringMatching(/^NOT_FOUND: /) });
+    expect(text).toMatchObject({
       code: 6,
       stderr: expect.stringMatching(/^INVALID_RUN_LOG: .+it is not a run log: its first line is not JSON/),
     });
-    writeFileSync(file, `${JSON.stringify({ format: "deep-factor-run", version: 1, runId: "r", provider: "p" })}\n`);
-    chmodSync(fakes.dir, 0o700);
-    const nowhere = join(fakes.dir, "no/page.html");
-    expect(await run(["log", "html", file, "-o", nowhere])).toMatchObject({
-      code: 2,
-      stderr: expect.stringContaining("ENOENT"),
-    });
-    expect((await run(["log", "--help"])).stdout).toContain("log html <file>");
+    for (const [at, [, reason]] of wrong.entries()) {
+      expect(rest[at]).toMatchObject({ code: 2, stderr: expect.stringContaining(reason) });
+    }
   });
 });

@@ -1,6 +1,6 @@
 // @change
 /** Any agent that speaks the Agent Client Protocol: one that breaks its rules, and what becomes of a call then. */
-import { existsSync, mkdtempSync, readFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -8,12 +8,14 @@ import { type AIMessage, type BaseMessage, HumanMessage, ToolMessage } from "@la
 import { type AcpProviderOptions, createAcpProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { removeFolder } from "../support/folders.mjs";
-import { sampleOf } from "../support/harness.mjs";
+import { sampleOf, sharing, type Until } from "../support/harness.mjs";
 import { until } from "../support/processes.mjs";
 
 const AGENT = fileURLToPath(new URL("../support/hostile-acp.mjs", import.meta.url));
 
-function agent(mood: string, more: Partial<AcpProviderOptions> = {}, name = "hostile") {
+type Options = Partial<AcpProviderOptions>;
+
+function agent(mood: string, more: Options = {}, name = "hostile", ends: Until = onTestFinished) {
   const home = mkdtempSync(join(tmpdir(), "dfp-"));
   const log = join(home, "log");
   const provider = createAcpProvider({
@@ -23,7 +25,7 @@ function agent(mood: string, more: Partial<AcpProviderOptions> = {}, name = "hos
     retry: false,
     ...more,
   });
-  onTestFinished(async () => {
+  ends(async () => {
     await provider.close();
     removeFolder(home);
   });
@@ -33,8 +35,25 @@ function agent(mood: string, more: Partial<AcpProviderOptions> = {}, name = "hos
     const lines = readFileSync(log, "utf8").trimEnd().split("\n");
     return lines.map((line) => JSON.parse(line));
   };
-  return { provider, sent };
+  return { provider, sent, log };
 }
+
+/** An agent for all tests of a `describe`, each in a mood of its own. `begun`: the mood it is started in, which says what it can do. */
+function sharedAgent(begun: string, more: Options = {}) {
+  const start = sharing<ReturnType<typeof agent> & { api: never }, string>(async (_, until) => ({
+    ...agent(begun, more, "hostile", until),
+    api: { requests: [], violations: [] } as never,
+  }));
+  return async (mood: string) => {
+    const { provider, sent, log } = await start(mood);
+    writeFileSync(`${log}.mood`, mood);
+    const before = sent().length;
+    // A provider remembers what was bound last.
+    return { provider: provider.bindTools([]), sent: () => sent().slice(before) };
+  };
+}
+
+const plain = sharedAgent("");
 
 describe("an agent that breaks every rule", () => {
   it("tells no secret where it lists no models", async () => {
@@ -47,7 +66,7 @@ describe("an agent that breaks every rule", () => {
     expect(said).not.toContain("sk-leaked");
   });
 
-  it("is read for its answer alone, and given nothing that it asks for", async () => {
+  it("is read for its answer alone, given nothing that it asks for, and serves the next call, of which nothing late is a part", async () => {
     const { provider, sent } = agent("rules");
     const reply = await provider.invoke(["Say hello"]);
     const { response_metadata, content, tool_calls, invalid_tool_calls, additional_kwargs, usage_metadata } = reply;
@@ -76,18 +95,16 @@ describe("an agent that breaks every rule", () => {
       clientCapabilities: { fs: { readTextFile: false, writeTextFile: false }, terminal: false },
     });
     expect(opened?.params).toEqual({ cwd: expect.any(String), mcpServers: [] });
-  });
-
-  it("serves the next call, too, of which nothing that came late is a part", async () => {
-    const { provider } = agent("rules");
-    const first = await provider.invoke(["Say hello"]);
     const second = await provider.invoke(["Say hello"]);
-    expect([first.content, second.content]).toEqual(["Hello there.", "Hello there."]);
-    expect(second.response_metadata.run?.pid).toBe(first.response_metadata.run?.pid);
+    expect(second.content).toBe("Hello there.");
+    expect(second.response_metadata.run?.pid).toBe(response_metadata.run?.pid);
   });
 });
 
 describe("what becomes of a call", () => {
+  const again = sharedAgent("", { retry: { maxAttempts: 2, baseDelayMs: 1 } });
+  /** What is found out of these is kept, or they end. */
+  const ALONE = ["nameless", "newer", "dies"];
   it.each([
     ["fails", "RATE_LIMITED"],
     ["forbidden", "PERMISSION_DENIED"],
@@ -99,7 +116,8 @@ describe("what becomes of a call", () => {
     ["refusal", "REFUSAL"],
     ["empty", "EMPTY_RESPONSE"],
   ])("in the mood %j: %s", async (mood, code) => {
-    await expect(agent(mood).provider.invoke(["Say hello"])).rejects.toMatchObject({ code, provider: "hostile" });
+    const { provider } = ALONE.includes(mood) ? agent(mood) : await plain(mood);
+    await expect(provider.invoke(["Say hello"])).rejects.toMatchObject({ code, provider: "hostile" });
   });
 
   it.each([
@@ -107,19 +125,10 @@ describe("what becomes of a call", () => {
     ["pause", 'the agent ended its turn with "pause_turn"'],
     ["noReason", "the agent does not say how its turn ended"],
   ])("takes no end for an answer that it does not know: %s", async (mood, message) => {
-    await expect(agent(mood).provider.invoke(["Say hello"])).rejects.toMatchObject({
+    await expect((await plain(mood)).provider.invoke(["Say hello"])).rejects.toMatchObject({
       message: expect.stringContaining(message),
       partial: { text: "Hello there." },
     });
-  });
-
-  it("warns where the agent has answered without having asked for the tools", async () => {
-    const { provider } = agent("ignoresTools");
-    const codes: string[] = [];
-    for await (const event of provider.bindTools([ADD]).stream(["Say hello"])) {
-      if (event.type === "warning") codes.push(event.code);
-    }
-    expect(codes).toEqual(["TOOLS_NOT_CALLABLE"]);
   });
 
   it.each([
@@ -128,7 +137,8 @@ describe("what becomes of a call", () => {
     ["actsAndFails", "SERVER_ERROR", 1],
   ])("is asked again where it fails, unless the agent has run a tool of its own: %s", async (mood, expected, times) => {
     for (const engine of sampleOf(["live", "warm"] as const)) {
-      const { provider, sent } = agent(mood, { engine, retry: { maxAttempts: 2, baseDelayMs: 1 } });
+      const retry = { maxAttempts: 2, baseDelayMs: 1 };
+      const { provider, sent } = engine === "live" ? await again(mood) : agent(mood, { engine, retry });
       const came = await provider.invoke(["Say hello"]).then(
         ({ content }) => content,
         ({ code }) => code,
@@ -162,6 +172,8 @@ const ofRun = (reply: AIMessage) => {
 
 describe("kept sessions", () => {
   const GO = [new HumanMessage("Go")];
+  /** It takes servers. */
+  const calling = sharedAgent("atOnce");
 
   it("are sent what is new, each its own", async () => {
     const { provider, sent } = agent("");
@@ -184,7 +196,7 @@ describe("kept sessions", () => {
   });
 
   it("are called the tools of at once, and go on when all have their results", async () => {
-    const { provider, sent } = agent("atOnce");
+    const { provider, sent } = await calling("atOnce");
     const model = provider.bindTools([ADD]);
     const first = await model.invoke(GO);
     expect([first.content, argsOf(first)]).toEqual(["Let me add.", expect.any(Array)]);
@@ -192,7 +204,7 @@ describe("kept sessions", () => {
     const second = await model.invoke(answered(GO, first));
     expect([second.content, ofRun(second)]).toEqual(["took 1 and took 2", ["live", true]]);
     expect(sent().filter(({ method }) => method === "session/prompt")).toHaveLength(1);
-    const [, opened] = sent();
+    const opened = sent().find(({ method }) => method === "session/new");
     const url = expect.stringMatching(/^http:\/\/127\.0\.0\.1:\d+\//);
     const headers = [{ name: "Authorization", value: expect.stringMatching(/^Bearer [\da-f]{64}$/) }];
     expect(opened?.params).toEqual({
@@ -201,8 +213,17 @@ describe("kept sessions", () => {
     });
   });
 
+  it("warns where the agent has answered without having asked for the tools", async () => {
+    const { provider } = await calling("ignoresTools");
+    const codes: string[] = [];
+    for await (const event of provider.bindTools([ADD]).stream(["Say hello"])) {
+      if (event.type === "warning") codes.push(event.code);
+    }
+    expect(codes).toEqual(["TOOLS_NOT_CALLABLE"]);
+  });
+
   it("lose no word that comes behind the call that follows it", async () => {
-    const { provider } = agent("lateWords");
+    const { provider } = await calling("lateWords");
     const model = provider.bindTools([ADD]);
     const first = await model.invoke(GO);
     expect([first.content, argsOf(first)]).toEqual(["Let me add.", [["add", { a: 1 }]]]);
@@ -211,7 +232,7 @@ describe("kept sessions", () => {
   });
 
   it("are called them one after the other by one prompt", async () => {
-    const { provider } = agent("inTurn");
+    const { provider } = await calling("inTurn");
     const model = provider.bindTools([ADD]);
     const first = await model.invoke(GO);
     const thread = answered(GO, first);
@@ -225,7 +246,7 @@ describe("kept sessions", () => {
     ["afterTheEnd", "Done."],
     ["withoutWaiting", "Done without it."],
   ])("give no call away that comes to nothing (%s)", async (mood, content) => {
-    const { provider, sent } = agent(mood);
+    const { provider, sent } = await calling(mood);
     const model = provider.bindTools([ADD]);
     const first = await model.invoke(GO);
     expect([first.content, first.tool_calls]).toEqual([content, []]);
@@ -260,12 +281,12 @@ describe("kept sessions", () => {
   });
 
   it("call no tool that the caller has not", async () => {
-    const reply = await agent("unknownTool").provider.bindTools([ADD]).invoke(GO);
+    const reply = await (await calling("unknownTool")).provider.bindTools([ADD]).invoke(GO);
     expect([reply.content, reply.tool_calls]).toEqual([expect.stringContaining("rm"), []]);
   });
 
   it("are permitted the caller's tools, and nothing that is called like them", async () => {
-    const { provider, sent } = agent("permissions");
+    const { provider, sent } = await calling("permissions");
     expect((await provider.bindTools([ADD]).invoke(GO)).content).toBe("Done.");
     const of = (name: string) => sent().flatMap((line) => (name in line ? [(line as never)[name]] : []));
     const once = { outcome: { outcome: "selected", optionId: "once" } };
@@ -314,7 +335,7 @@ describe("kept sessions", () => {
 
 describe("an agent that takes no servers", () => {
   it("is told the tools in words, in a session of the call's own", async () => {
-    const { provider, sent } = agent("");
+    const { provider, sent } = await plain("");
     const reply = await provider.bindTools([ADD]).invoke(["Say hello"]);
     expect([reply.content, ofRun(reply)]).toEqual(["Hello there.", ["warm", undefined]]);
     const prompts = sent().filter(({ method }) => method === "session/prompt");
@@ -339,11 +360,6 @@ describe("an agent that takes no servers", () => {
       message: expect.stringContaining("`cwd`"),
     });
   });
-
-  it("has a session for each call where that is asked for", async () => {
-    const { provider } = agent("", { engine: "warm" });
-    expect(ofRun(await provider.invoke(["Say hello"]))).toEqual(["warm", undefined]);
-  });
 });
 
 describe("the model and how much it thinks", () => {
@@ -352,16 +368,32 @@ describe("the model and how much it thinks", () => {
     sent.flatMap(({ method, params }) => (method?.startsWith("session/set_") ? [[method, params]] : []));
   const sessionId = expect.any(String);
 
+  const agents = { live: plain, warm: sharedAgent("options", { engine: "warm" }) };
+
   it.each(["live", "warm"] as const)("are chosen by what the agent offers (%s)", async (engine) => {
-    const { provider, sent } = agent("options", { engine, ...chosen });
+    const { provider, sent } = await agents[engine]("options");
+    const reply = await provider.invoke(["Say hello"], chosen);
+    // The engine that is asked for has a session for each call.
+    expect([reply.content, ofRun(reply)]).toEqual([
+      "Hello there.",
+      engine === "warm" ? ["warm", undefined] : ["live", false],
+    ]);
+    expect(asked(sent())).toEqual([
+      ["session/set_config_option", { sessionId, configId: "llm", value: "m2" }],
+      ["session/set_config_option", { sessionId, configId: "thinking", value: "high" }],
+    ]);
+    const { provider: other, sent: toOther } = await agents[engine]("models");
+    expect((await other.invoke(["Say hello"], { model: "m2" })).content).toBe("Hello there.");
+    expect(asked(toOther())).toEqual([["session/set_model", { sessionId, modelId: "m2" }]]);
+  });
+
+  it("are those of the provider's options", async () => {
+    const { provider, sent } = agent("options", chosen);
     expect((await provider.invoke(["Say hello"])).content).toBe("Hello there.");
     expect(asked(sent())).toEqual([
       ["session/set_config_option", { sessionId, configId: "llm", value: "m2" }],
       ["session/set_config_option", { sessionId, configId: "thinking", value: "high" }],
     ]);
-    const { provider: other, sent: toOther } = agent("models", { engine });
-    expect((await other.invoke(["Say hello"], { model: "m2" })).content).toBe("Hello there.");
-    expect(asked(toOther())).toEqual([["session/set_model", { sessionId, modelId: "m2" }]]);
   });
 
   it.each([
@@ -370,7 +402,7 @@ describe("the model and how much it thinks", () => {
     ["noneThenOff", "off"],
   ] as const)("no reasoning has the name that the agent gives it: %s", async (mood, value) => {
     for (const engine of sampleOf(["warm", "live"] as const)) {
-      const { provider, sent } = agent(mood, { engine });
+      const { provider, sent } = await agents[engine](mood);
       expect((await provider.invoke(["Say hello"], { reasoning: "off" })).content).toBe("Hello there.");
       expect(asked(sent())).toEqual([["session/set_config_option", { sessionId, configId: "thinking", value }]]);
     }
@@ -382,8 +414,8 @@ describe("the model and how much it thinks", () => {
     ["", { model: "m2" }, "UNSUPPORTED_OPTION", "the agent offers no choice of its model"],
     ["models", { reasoning: { effort: "high" } }, "UNSUPPORTED_OPTION", "no choice of its level of reasoning"],
   ] as const)("are told where they can't be had: %s %j", async (mood, more, code, reason) => {
-    const { provider, sent } = agent(mood, more as never);
-    await expect(provider.invoke(["Say hello"])).rejects.toMatchObject({
+    const { provider, sent } = await agents.live(mood);
+    await expect(provider.invoke(["Say hello"], more as never)).rejects.toMatchObject({
       code,
       message: expect.stringContaining(reason),
     });
@@ -392,7 +424,7 @@ describe("the model and how much it thinks", () => {
 });
 
 it("says what it is", async () => {
-  const { provider } = agent("");
+  const { provider } = await plain("");
   const report = await provider.health({ level: "request" });
   expect(report).toMatchObject({ provider: "hostile", installed: true, answering: true, pure: false, problems: [] });
 });

@@ -18,7 +18,9 @@ import { scriptedModel } from "../../examples/suite/scripted-model.mjs";
 import { startAnthropic } from "../support/anthropic.mjs";
 import { isolateClaude } from "../support/claude.mjs";
 import { createWorkspace } from "../support/claude-code.mjs";
+import { CLIS, findCli } from "../support/clis.mjs";
 import { ALL, sampleOf } from "../support/harness.mjs";
+import { startOpenAi } from "../support/openai.mjs";
 import { until } from "../support/processes.mjs";
 import { lacks } from "../support/systems.mjs";
 
@@ -27,18 +29,33 @@ const EXAMPLE = fileURLToPath(new URL("../../examples/suite/tasks.yaml", import.
 
 type Ended = { code: number | null; stdout: string; stderr: string };
 
+/** The task that a request is about. */
+// biome-ignore lint/suspicious/noExplicitAny: the body of an API's request
+const taskOf = ({ messages, input }: any) => /TASK ([\w-]+)/.exec(JSON.stringify(messages ?? input))?.[1];
+
+/** `model` answers claude; codex, in the same home, is told that it is done. */
 async function setup(model: typeof scriptedModel = scriptedModel) {
-  const api = await startAnthropic(model);
+  const tasks: (string | undefined)[] = [];
+  const api = await startAnthropic((request) => {
+    tasks.push(taskOf(request.body));
+    return model(request);
+  });
+  const other = await startOpenAi(({ body }) => {
+    tasks.push(taskOf(body));
+    return { text: "Done." };
+  });
   const claude = isolateClaude({ baseUrl: api.url });
+  const codex = CLIS.codex.prepare(claude.home, other.url);
   onTestFinished(async () => {
     await api.close();
+    await other.close();
     claude.cleanup();
   });
   const path = [dirname(claude.cliPath), process.env.PATH].join(delimiter);
   const start = (args: string[]): { child: ChildProcess; ended: Promise<Ended>; output: { stderr: string } } => {
     const child = spawn(process.execPath, [CLI, "suite", ...args], {
       stdio: ["ignore", "pipe", "pipe"],
-      env: { ...process.env, ...claude.env, PATH: path, NO_COLOR: "1" },
+      env: { ...process.env, ...claude.env, ...codex.env, PATH: path, NO_COLOR: "1" },
     });
     const output = { stdout: "", stderr: "" };
     child.stdout.setEncoding("utf8").on("data", (text) => {
@@ -50,8 +67,7 @@ async function setup(model: typeof scriptedModel = scriptedModel) {
     const ended = new Promise<Ended>((resolve) => child.once("close", (code) => resolve({ code, ...output })));
     return { child, ended, output };
   };
-  const tasksOf = () =>
-    api.requests.flatMap(({ body }) => /TASK ([\w-]+)/.exec(JSON.stringify(body.messages))?.[1] ?? []);
+  const tasksOf = () => tasks.filter((task) => task !== undefined);
   return { start, run: (args: string[]) => start(args).ended, tasksOf };
 }
 
@@ -121,14 +137,19 @@ it.skipIf(lacks("signals"))(
   "goes on after an interrupt with what was not finished, and with what was changed",
   async () => {
     let waits = true;
-    const { start, run, tasksOf } = await setup((request) => {
-      const name = /TASK ([\w-]+)/.exec(JSON.stringify(request.body.messages))?.[1];
-      return name === "second" && waits ? { hang: true } : { text: "Done." };
-    });
+    const { start, run, tasksOf } = await setup((request) =>
+      taskOf(request.body) === "second" && waits ? { hang: true } : { text: "Done." },
+    );
     const folder = createWorkspace();
     const file = join(folder, "tasks.json");
     const out = join(folder, "out");
-    const task = (name: string, more = "") => ({ name, prompt: `TASK ${name}: answer.${more}` });
+    // What is not interrupted is codex's, which starts sooner.
+    const codex = { provider: "codex", cli_path: await findCli("codex"), options: { model: "mock-model" } };
+    const task = (name: string, more = "") => ({
+      name,
+      prompt: `TASK ${name}: answer.${more}`,
+      ...(!ALL && name !== "second" && codex),
+    });
     const write = (tasks: object[]) => writeFileSync(file, JSON.stringify({ tasks }));
     const names = sampleOf(["first", "second", "third"], 2);
     write(names.map((name) => task(name)));

@@ -6,8 +6,9 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { pageOf } from "../../src/js/cli/pager.mjs";
 import { widthOf } from "../../src/js/cli/screen.mjs";
 import { HELP, table } from "../../src/js/cli-text.mjs";
-import { CLI, runCommand } from "../support/command-line.mjs";
+import { CLI, runCommands } from "../support/command-line.mjs";
 import { createFakes } from "../support/fake.mjs";
+import { shareOf } from "../support/harness.mjs";
 import { HAS_TMUX, openTerminal } from "../support/terminal.mjs";
 
 const SOURCES = fileURLToPath(new URL("../../src/js/", import.meta.url));
@@ -27,12 +28,16 @@ it("nothing but the door, the spinner and the line that is edited writes", () =>
   ]);
 });
 
-describe.skipIf(!HAS_TMUX).each([80, 40])("an error of %i columns", (columns) => {
+describe.skipIf(!HAS_TMUX).each([
+  [80, 0],
+  [40, 1],
+])("an error of %i columns", (columns, which) => {
   const ESC = "\u001b";
   const NAME = `no${ESC}]0;title\u0007\u009b2J\u202e-such-folder/${"long-".repeat(30)}log.jsonl`;
   const SHOWN = `no␛]0;title␇‹U+009B›2J‹U+202E›-such-folder/${"long-".repeat(30)}log.jsonl`;
 
-  it.each([[["log", "show", NAME]], [["log", "html", NAME]], [["status", "--logs", NAME]]])(
+  // Each by one width: what is told and how it is wrapped is one place's.
+  it.each(shareOf([[["log", "show", NAME]], [["log", "html", NAME]], [["status", "--logs", NAME]]], which, 2))(
     "of %j shows a file's name, and is as wide as the terminal",
     async (args) => {
       const { screen, code } = await openTerminal([process.execPath, CLI, ...args], { columns }).ended();
@@ -78,9 +83,10 @@ it.each([
   expect(widthOf(stream)).toBe(columns);
 });
 
-it.each(Object.keys(HELP))("help %s has at most 100 columns in a pipe", async (name) => {
-  const { code, stdout } = await runCommand(["help", ...(name === "" ? [] : [name])]);
-  expect([code, widest(stdout) <= 100]).toEqual([0, true]);
+it("the help of each command has at most 100 columns in a pipe", async () => {
+  const names = Object.keys(HELP);
+  const helps = await runCommands(names.map((name) => ({ args: ["help", ...(name === "" ? [] : [name])] })));
+  expect(helps.map(({ code, stdout }) => [code, widest(stdout) <= 100])).toEqual(names.map(() => [0, true]));
 });
 
 describe("a report that is watched", () => {

@@ -6,9 +6,9 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { makeDocument } from "../../examples/vision/files.mjs";
 import { visible, visibleJson } from "../../src/js/cli/screen.mjs";
 import { EXIT_CODES, NOBODY_READS_CODE, SIGNAL_CODES, USAGE_CODE } from "../../src/js/cli-text.mjs";
-import { runCommand, startCommand } from "../support/command-line.mjs";
+import { runCommand, runCommands, startCommand } from "../support/command-line.mjs";
 import { createFakes } from "../support/fake.mjs";
-import { sampleOf, withClaude } from "../support/harness.mjs";
+import { withClaude } from "../support/harness.mjs";
 import { told } from "../support/live.mjs";
 import { type Script, startOpenAi } from "../support/openai.mjs";
 import { lacks } from "../support/systems.mjs";
@@ -39,11 +39,14 @@ const sent = (api: Awaited<ReturnType<typeof startOpenAi>>, index = 0) => api.re
 
 describe("an OpenAI-compatible API", () => {
   it("is asked with the key of the variable that is named, and its answer is printed whole or as it comes", async () => {
-    const { api, args } = await withApi([{ chunks: ["Hel", "lo."] }, { chunks: ["Hel", "lo."] }, { text: '{"n":3}' }]);
-    const whole = await runCommand(
-      ["run", "Hi", ...args, "--api-key-env", "MY_KEY", "--system-prompt", "Be brief.", "--effort", "low"],
-      { env: { MY_KEY: "secret-of-mine" } },
-    );
+    const { api, args } = await withApi([{ chunks: ["Hel", "lo."] }, { text: '{"n":3}' }, { chunks: ["Hel", "lo."] }]);
+    const schema = folder({ s: '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}' })("s");
+    const words = ["--api-key-env", "MY_KEY", "--system-prompt", "Be brief.", "--effort", "low"];
+    const [whole, value] = await runCommands([
+      { args: ["run", "Hi", ...args, ...words], env: { MY_KEY: "secret-of-mine" } },
+      { args: ["run", "Hi", ...args, "--provider", "openai", "--schema", schema] },
+    ]);
+    expect([value?.code, value?.stdout]).toEqual([0, '{\n  "n": 3\n}\n']);
     expect(whole).toEqual({ code: 0, stdout: "Hello.\n", stderr: "" });
     expect(api.requests[0]?.headers.authorization).toBe("Bearer secret-of-mine");
     expect(sent(api)).toMatchObject({
@@ -55,22 +58,21 @@ describe("an OpenAI-compatible API", () => {
       ],
     });
     expect(await runCommand(["run", "-", ...args, "--stream"], { input: "Hi\n" })).toEqual(whole);
-    const schema = folder({ s: '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}' })("s");
-    const value = await runCommand(["run", "Hi", ...args, "--provider", "openai", "--schema", schema]);
-    expect([value.code, value.stdout]).toEqual([0, '{\n  "n": 3\n}\n']);
   });
 
   it("fails with the exit code of the error, and prints nothing of an answer that broke off", async () => {
     const cut = { chunks: ["Half of", " it"], cutAfter: 2 };
     const { args } = await withApi([cut, cut, cut, { error: { status: 401, message: "no such key" } }]);
-    const broken = await runCommand(["run", "Hi", ...args]);
-    expect([broken.code, broken.stdout]).toEqual([EXIT_CODES.network, ""]);
-    const refused = await runCommand(["run", "Hi", ...args, "--json"]);
-    expect([refused.code, JSON.parse(refused.stdout).error.code]).toEqual([
+    const [broken, refused] = await runCommands([
+      { args: ["run", "Hi", ...args] },
+      { args: ["run", "Hi", ...args, "--json"] },
+    ]);
+    expect([broken?.code, broken?.stdout]).toEqual([EXIT_CODES.network, ""]);
+    expect([refused?.code, JSON.parse(refused?.stdout ?? "").error.code]).toEqual([
       EXIT_CODES.authentication,
       "INVALID_API_KEY",
     ]);
-    expect(refused.stderr).toMatch(/^INVALID_API_KEY: .+\n$/);
+    expect(refused?.stderr).toMatch(/^INVALID_API_KEY: .+\n$/);
   });
 });
 
@@ -143,28 +145,32 @@ describe("files", () => {
       ["file", "big.log", "has 10485761 bytes, and a text may have 10485760: give a part of it"],
     ];
     const env = { PATH: fakes.dir };
-    for (const [flag, name, reason] of sampleOf(refusals, 4)) {
-      const { code, stdout, stderr } = await runCommand(["run", "Hi", `--${flag}`, at(name)], { env });
-      expect([code, stdout, stderr]).toEqual([
-        USAGE_CODE,
-        "",
-        `${NAME}: --${flag} ${at(name)} ${reason} (${NAME} run --help)\n`,
-      ]);
-    }
     // What the provider takes, it says itself: also before it is started.
     const photo = Buffer.alloc(8_000_000, 0x41);
     photo.set([0xff, 0xd8, 0xff, 0xe0]);
     const large = folder({ "large.jpg": photo })("large.jpg");
-    const tooLarge = await runCommand(["run", "Hi", "--image", large], { env });
-    expect([tooLarge.code, tooLarge.stderr]).toEqual([
+    const image = folder({ "dot.png": Buffer.from(PIXEL, "base64") })("dot.png");
+    const [tooLarge, textOnly, ...refused] = await runCommands(
+      [
+        ["--image", large],
+        ["--provider", "glm", "--image", image],
+        ...refusals.map(([flag, name]) => [`--${flag}`, at(name)]),
+      ].map((words) => ({ args: ["run", "Hi", ...words], env })),
+    );
+    expect(refused).toEqual(
+      refusals.map(([flag, name, reason]) => ({
+        code: USAGE_CODE,
+        stdout: "",
+        stderr: `${NAME}: --${flag} ${at(name)} ${reason} (${NAME} run --help)\n`,
+      })),
+    );
+    expect([tooLarge?.code, tooLarge?.stderr]).toEqual([
       EXIT_CODES.validation,
       expect.stringMatching(
         `^UNSUPPORTED_CONTENT: --image ${large} is an image \\(image/jpeg\\) of 10666668 bytes as base64, and claude takes 10485760 of one`,
       ),
     ]);
-    const image = folder({ "dot.png": Buffer.from(PIXEL, "base64") })("dot.png");
-    const { code, stderr } = await runCommand(["run", "Hi", "--provider", "glm", "--image", image], { env });
-    expect([code, stderr]).toEqual([
+    expect([textOnly?.code, textOnly?.stderr]).toEqual([
       EXIT_CODES.validation,
       expect.stringMatching(
         `^UNSUPPORTED_CONTENT: --image ${image} is an image \\(image/png\\), which glm can't take: it takes text only\\. .+\n$`,
@@ -176,9 +182,12 @@ describe("files", () => {
 it("gives a pipe what the reply has, byte for byte", async () => {
   const evil = "a\u0007b\rc\u202ed\u0085e";
   const { args } = await withApi([{ text: evil }, { text: evil }]);
-  expect((await runCommand(["run", "Hi", ...args, "--stream", "--color=always"])).stdout).toBe(`${evil}\n`);
-  const { stdout } = await runCommand(["run", "Hi", ...args, "--json"]);
-  expect(JSON.parse(stdout).content).toBe(evil);
+  const [json, painted] = await runCommands([
+    { args: ["run", "Hi", ...args, "--json"] },
+    { args: ["run", "Hi", ...args, "--stream", "--color=always"] },
+  ]);
+  expect(painted?.stdout).toBe(`${evil}\n`);
+  expect(JSON.parse(json?.stdout ?? "").content).toBe(evil);
 });
 
 it("shows a terminal every character that would steer it, and takes none away", () => {
@@ -191,16 +200,17 @@ it("shows a terminal every character that would steer it, and takes none away", 
 });
 
 it("paints by --color, NO_COLOR, FORCE_COLOR, in this order", async () => {
-  const painted = async (args: string[], env = {}) => {
-    const { stdout } = await runCommand(["providers", ...args], { env });
-    return stdout.includes("\u001b[");
-  };
-  expect(await painted([])).toBe(false);
-  expect(await painted(["--color=always"], { NO_COLOR: "1" })).toBe(true);
-  expect(await painted(["--color", "never"], { FORCE_COLOR: "1" })).toBe(false);
-  expect(await painted([], { FORCE_COLOR: "1" })).toBe(true);
-  expect(await painted([], { FORCE_COLOR: "0" })).toBe(false);
-  expect(await painted(["--color=auto"], { FORCE_COLOR: "1", NO_COLOR: "1" })).toBe(false);
+  const rows: [string[], Record<string, string>, boolean][] = [
+    [[], {}, false],
+    [[], { FORCE_COLOR: "1" }, true],
+    [[], { FORCE_COLOR: "0" }, false],
+    [["--color=auto"], { FORCE_COLOR: "1", NO_COLOR: "1" }, false],
+    // It stays what it was said to be: from here on, it is said.
+    [["--color=always"], { NO_COLOR: "1" }, true],
+    [["--color", "never"], { FORCE_COLOR: "1" }, false],
+  ];
+  const results = await runCommands(rows.map(([args, env]) => ({ args: ["providers", ...args], env })));
+  expect(results.map(({ stdout }) => stdout.includes("\u001b["))).toEqual(rows.map(([, , painted]) => painted));
 });
 
 it("has the exit codes that its document lists, all of them and no others", () => {
@@ -295,6 +305,11 @@ const REFUSALS: [string[], string][] = [
   ],
 ];
 
-it.each(sampleOf(REFUSALS, 6))("refuses %j: the reason, then what to do", async (args, expected) => {
-  expect(await runCommand(args)).toEqual({ code: USAGE_CODE, stdout: "", stderr: `${NAME}: ${expected}\n` });
+/** What is refused, by one process for all of it. */
+let refusals: ReturnType<typeof runCommands> | undefined;
+
+it.each(REFUSALS)("refuses %j: the reason, then what to do", async (args, expected) => {
+  refusals ??= runCommands(REFUSALS.map(([args]) => ({ args })));
+  const refused = (await refusals)[REFUSALS.findIndex((row) => row[0] === args)];
+  expect(refused).toEqual({ code: USAGE_CODE, stdout: "", stderr: `${NAME}: ${expected}\n` });
 });

@@ -6,16 +6,18 @@ import { createInterface } from "node:readline";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { statusText } from "../../src/js/cli/status.mjs";
 import { painter, USAGE_CODE } from "../../src/js/cli-text.mjs";
-import { CLI, runCommand } from "../support/command-line.mjs";
-import { withClaude } from "../support/harness.mjs";
+import { HERE } from "../clis/real.js";
+import { CLI, runCommand, runCommands } from "../support/command-line.mjs";
+import { sampleOf, withClaude, withCli } from "../support/harness.mjs";
 import { createTemp, exists, until } from "../support/processes.mjs";
 import { lacks } from "../support/systems.mjs";
 import { HAS_TMUX, openTerminal } from "../support/terminal.mjs";
 
-/** A program that asks a live claude once, and keeps its session until its input ends. */
+/** A program that asks a live CLI once, and keeps its session until its input ends. */
 const PROGRAM = `
-import { createClaudeCliProvider, limits } from "deep-factor-providers";
-const provider = createClaudeCliProvider(JSON.parse(process.argv.at(-1)));
+import { createClaudeCliProvider, createCodexCliProvider, limits } from "deep-factor-providers";
+const [name, options] = JSON.parse(process.argv.at(-1));
+const provider = (name === "codex" ? createCodexCliProvider : createClaudeCliProvider)(options);
 await provider.invoke(["Hello"]);
 console.log(JSON.stringify(limits()));
 for await (const _ of process.stdin);
@@ -29,9 +31,14 @@ async function firstLine(child: ChildProcess): Promise<string> {
   throw new Error("it printed nothing");
 }
 
-async function startProgram() {
-  const { options } = await withClaude({ engine: "live", script: () => ({ text: "Hi." }) });
-  const child = spawn(process.execPath, ["--input-type=module", "-e", PROGRAM, "--", JSON.stringify(options)], {
+/** Codex takes a sixth of the time that claude needs to start; what is told of a process is the same code for each. */
+const NAMES = sampleOf(HERE ? (["codex", "claude"] as const) : (["claude"] as const));
+
+async function startProgram(name: (typeof NAMES)[number]) {
+  const script = () => ({ text: "Hi." });
+  const { options } = name === "codex" ? await withCli(name, { script }) : await withClaude({ script });
+  const words = JSON.stringify([name, { ...options, engine: "live" }]);
+  const child = spawn(process.execPath, ["--input-type=module", "-e", PROGRAM, "--", words], {
     cwd: join(import.meta.dirname, "..", ".."),
     stdio: ["pipe", "pipe", "inherit"],
   });
@@ -46,13 +53,20 @@ async function statusJson(...args: string[]) {
   return JSON.parse(stdout);
 }
 
+/** The same, and what a person sees, by one process. */
+async function statusBoth(...args: string[]) {
+  const [json, shown] = await runCommands([{ args: ["status", "--json", ...args] }, { args: ["status", ...args] }]);
+  expect([json?.code, json?.stderr]).toEqual([0, ""]);
+  return { ...JSON.parse(json?.stdout ?? ""), stdout: shown?.stdout ?? "" };
+}
+
 describe.skipIf(lacks("procfs"))("of another program", () => {
-  it("shows its process, which rests, and nothing of it is left when it ends", async () => {
-    const { child, own } = await startProgram();
+  it.each(NAMES)("shows its process, %s, which rests, and nothing of it is left when it ends", async (name) => {
+    const { child, own } = await startProgram(name);
     expect(own.processes).toEqual([
       {
         pid: expect.any(Number),
-        provider: "claude",
+        provider: name,
         engine: "live",
         state: "resting",
         startedAt: expect.any(Number),
@@ -75,7 +89,7 @@ describe.skipIf(lacks("procfs"))("of another program", () => {
       processes: [
         {
           pid,
-          provider: "claude",
+          provider: name,
           engine: "live",
           state: "resting",
           startedAt,
@@ -97,7 +111,7 @@ describe.skipIf(lacks("procfs"))("of another program", () => {
       ),
     );
     expect(stdout).toMatch(
-      new RegExp(`^${pid} +claude +live +resting +\\d+ MiB +\\d+ s +0 % +${conversations[0].slice(0, 13)}$`, "m"),
+      new RegExp(`^${pid} +${name} +live +resting +\\d+ MiB +\\d+ s +0 % +${conversations[0].slice(0, 13)}$`, "m"),
     );
     expect(stdout).not.toContain("\u001b");
     child.stdin?.end();
@@ -122,7 +136,7 @@ describe.skipIf(lacks("procfs"))("of another program", () => {
     // Since 0: when it began is not known.
     const own = start(`${process.pid}:0:print:qwen`);
     const hostile = start("4194305:1:live:\u001b[2Jcodex");
-    const { machine } = await statusJson();
+    const { machine, stdout } = await statusBoth();
     const left = machine.leftovers.filter(({ pid }: { pid: number }) => [orphan, other, own, hostile].includes(pid));
     const memoryBytes = expect.any(Number);
     expect(left.sort((a: { pid: number }, b: { pid: number }) => a.pid - b.pid)).toEqual([
@@ -130,7 +144,6 @@ describe.skipIf(lacks("procfs"))("of another program", () => {
       { pid: other, provider: "qwen", engine: "print", owner: process.pid, memoryBytes },
       { pid: hostile, memoryBytes },
     ]);
-    const { stdout } = await runCommand(["status"]);
     expect(stdout).toMatch(new RegExp(`^${orphan} +codex +live +\\d+ MiB +4194305$`, "m"));
   });
 });
@@ -164,7 +177,7 @@ describe("of run logs", () => {
       '{"at":1,"t":1,"run":"c","event":{"type":"done","rep',
     ];
     writeFileSync(join(temp.path, "run.jsonl"), lines.join("\n"));
-    const { spending, files, since } = await statusJson("--logs", temp.path);
+    const { spending, files, since, stdout } = await statusBoth("--logs", temp.path);
     expect(spending).toEqual({
       spent: [
         {
@@ -177,21 +190,25 @@ describe("of run logs", () => {
     });
     expect(files).toEqual({ read: 1, older: 0, unreadable: [], truncated: false });
     expect(since).toBe(new Date(now).setHours(0, 0, 0, 0));
-    const { stdout } = await runCommand(["status", "--logs", temp.path]);
     expect(stdout).toMatch(/^claude +opus +1 +1,200 +1,000 \(83 %\) +30 +\$0\.5000$/m);
     expect(stdout).toMatch(/^claude +five_hour +allowed_warning +81 % +.*\d\d:\d\d, in 1 h \d+ min$/m);
     expect(stdout).not.toContain("seven_day");
   });
 
-  it.each([
+  const refusals: [string[], number, RegExp][] = [
     [["--logs", "/nowhere/at/all"], 10, /^NOT_FOUND: there are no run logs at \/nowhere\/at\/all: /],
     [["claude"], USAGE_CODE, /unexpected argument "claude": logs are named with --logs/],
     [["--interval", "2"], USAGE_CODE, /--interval is for --watch: add it/],
     [["--watch", "--interval", "0"], USAGE_CODE, /--interval must be a number of seconds from 0.1 to 9999, not "0"/],
-  ])("refuses %j", async (args, code, message) => {
-    const refused = await runCommand(["status", ...args]);
-    expect([refused.code, refused.stdout]).toEqual([code, ""]);
-    expect(refused.stderr).toMatch(message);
+  ];
+  /** All of them, by one process. */
+  let results: ReturnType<typeof runCommands> | undefined;
+
+  it.each(refusals)("refuses %j", async (args, code, message) => {
+    results ??= runCommands(refusals.map(([args]) => ({ args: ["status", ...args] })));
+    const refused = (await results)[refusals.findIndex((row) => row[0] === args)];
+    expect([refused?.code, refused?.stdout]).toEqual([code, ""]);
+    expect(refused?.stderr).toMatch(message);
   });
 });
 

@@ -76,7 +76,8 @@ describe.skipIf(!HERE)("the real CLIs", () => {
     expect(prompt).toContain(`\n\n<thread>${events}`);
     expect(prompt).toContain('<document index="3"></document><image index="4"></image></event>\n</thread>');
     expect(prompt).not.toContain('<image index="9">');
-    expect(JSON.stringify(api.requests[0]?.body)).not.toMatch(/SECRET-OF-THE-USER|root:/);
+    expect(JSON.stringify(api.requests[0]?.body)).toContain("/etc/passwd");
+    for (const { body } of api.requests) expect(JSON.stringify(body)).not.toMatch(/SECRET-OF-THE-USER|root:/);
   });
 
   it("codex refuses documents and addresses by name", async () => {
@@ -103,7 +104,8 @@ describe.skipIf(!HERE)("the real CLIs", () => {
     expect(api.requests).toEqual([]);
   });
 
-  it.each(sampleOf(["codex", "gemini", "qwen", "opencode"] as const, 2))(
+  // gemini is asked that above, beside images.
+  it.each(sampleOf(["codex", "gemini", "qwen", "opencode"] as const))(
     "%s reads no file that a text names",
     async (name) => {
       const { api, home, create } = await withCli(name, { script: () => ({ text: "no" }) });

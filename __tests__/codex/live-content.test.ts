@@ -4,10 +4,12 @@ import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync, 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { AIMessage, type BaseMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
+import { createCodexCliProvider, type ProviderEvent } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "../clis/real.js";
 import { codexConfig, OLDEST_LIVE_CODEX } from "../support/clis.mjs";
 import { call, filesIn, PIXEL, result, sharingCodex, step, VERSIONS, withCodex } from "../support/codex-live.mjs";
+import { sampleOf, withCli } from "../support/harness.mjs";
 import { ask, gone } from "../support/live.mjs";
 import { items } from "../support/live-forms.mjs";
 import { createRichSurroundings } from "../support/rich.mjs";
@@ -33,32 +35,19 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
   });
 
   // CODEX-LIVE pitfall 15: the process ends at such a setting, which is the user's to correct and no reason to go on in print form.
-  it.each(["live", "auto"] as const)("says which setting at its start is wrong, with engine %s", async (engine) => {
-    const { api, create } = await withCodex(version, [{ text: "ok" }]);
-    const provider = create({ engine, extraArgs: ["-c", 'analytics.enabled="perhaps"'] });
-    await expect(provider.invoke(["hi"])).rejects.toMatchObject({
-      code: "INVALID_CONFIG",
-      category: "configuration",
-      message: expect.stringContaining("analytics.enabled"),
-    });
-    expect(api.requests).toEqual([]);
-  });
-
-  it("streams reasoning, and hands it back to the API sealed, also from a new thread of another process", async () => {
-    const answer = { output: [{ reasoning: "Two things.", encrypted: "SEALED==" }, { text: "Wait." }, call("c1", 1)] };
-    const { api, create } = await withCodex(version, [answer, { text: "done" }]);
-    const model = create().bindTools([step]);
-    const first = await ask(model, ["go"]);
-    expect(first.reply.thinking).toBe("Two things.");
-    process.kill(first.pid, "SIGKILL");
-    await gone(first.pid);
-    const second = await ask(model, [new HumanMessage("go"), first.message, result("c1", "took 1")]);
-    expect([second.reply.content, second.run?.continued]).toEqual(["done", false]);
-    const input = api.requests[1]?.body.input as { type: string; encrypted_content?: string; call_id?: string }[];
-    const kept = input.filter(({ type }) => type !== "additional_tools").map(({ type }) => type);
-    expect(kept).toEqual(["message", "message", "reasoning", "message", "function_call", "function_call_output"]);
-    expect(input.find(({ type }) => type === "reasoning")?.encrypted_content).toBe("SEALED==");
-  });
+  it.each(sampleOf(["auto", "live"] as const))(
+    "says which setting at its start is wrong, with engine %s",
+    async (engine) => {
+      const { api, create } = await withCodex(version, [{ text: "ok" }]);
+      const provider = create({ engine, extraArgs: ["-c", 'analytics.enabled="perhaps"'] });
+      await expect(provider.invoke(["hi"])).rejects.toMatchObject({
+        code: "INVALID_CONFIG",
+        category: "configuration",
+        message: expect.stringContaining("analytics.enabled"),
+      });
+      expect(api.requests).toEqual([]);
+    },
+  );
 
   it("hands reasoning back behind a restart of its user, from the folder of `sessions`", async () => {
     const answer = { output: [{ reasoning: "Two things.", encrypted: "SEALED==" }, { text: "Wait." }, call("c1", 1)] };
@@ -71,8 +60,9 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     await provider.close();
     const thread = [new HumanMessage("go"), first.message, result("c1", "took 1")];
     await ask(create().bindTools([step]), thread);
-    await ask(create({ sessions }).bindTools([step]), [new SystemMessage("Another."), ...thread]);
-    const { run, warnings } = await ask(create({ sessions }).bindTools([step]), thread);
+    const again = create({ sessions }).bindTools([step]);
+    await ask(again, [new SystemMessage("Another."), ...thread]);
+    const { run, warnings } = await ask(again, thread);
     expect([run?.session, warnings]).toEqual(["restored", []]);
     const sealed = api.requests.map(({ body }) => JSON.stringify(body).includes("SEALED=="));
     expect(sealed).toEqual([false, false, false, true]);
@@ -84,24 +74,26 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
       JSON.stringify(request.body).includes("took 1") ? { text: "done" } : { output: [call("c1", 1)] },
     );
     const model = create().bindTools([step]);
-    for (let round = 0; round < 3; round++) {
+    const rounds = sampleOf([0, 1, 2]);
+    for (const round of rounds) {
       const first = await ask(model, [`go ${round}`]);
       // Nobody has noticed yet when the result comes.
       process.kill(first.pid, "SIGKILL");
       const second = await ask(model, [new HumanMessage(`go ${round}`), first.message, result("c1", "took 1")]);
       expect([second.reply.content, second.run?.continued]).toEqual(["done", false]);
     }
-    expect(api.requests).toHaveLength(6);
+    expect(api.requests).toHaveLength(2 * rounds.length);
   });
 
-  it("hands reasoning to no other conversation: another system prompt, other tools, another login", async () => {
-    const answer = { output: [{ reasoning: "Two things.", encrypted: "SEALED==" }, call("c1", 1)] };
+  it("streams reasoning, and hands it back sealed, also from a new thread of another process, and to no other conversation: another system prompt, other tools, another login", async () => {
+    const answer = { output: [{ reasoning: "Two things.", encrypted: "SEALED==" }, { text: "Wait." }, call("c1", 1)] };
     const { api, home, create } = await withCodex(version, (_request: object, n: number) =>
       n === 0 ? answer : { text: "ok" },
     );
     const provider = create();
     const model = provider.bindTools([step]);
     const first = await ask(model, ["go"]);
+    expect(first.reply.thinking).toBe("Two things.");
     process.kill(first.pid, "SIGKILL");
     await gone(first.pid);
     const thread = [new HumanMessage("go"), first.message, result("c1", "took 1")];
@@ -113,7 +105,12 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     });
     await ask(model, thread);
     delete process.env.DFP_OTHER_LOGIN;
-    await ask(model, thread);
+    const last = await ask(model, thread);
+    expect([last.reply.content, last.run?.continued]).toEqual(["ok", false]);
+    const input = api.requests[4]?.body.input as { type: string; encrypted_content?: string; call_id?: string }[];
+    const kept = input.filter(({ type }) => type !== "additional_tools").map(({ type }) => type);
+    expect(kept).toEqual(["message", "message", "reasoning", "message", "function_call", "function_call_output"]);
+    expect(input.find(({ type }) => type === "reasoning")?.encrypted_content).toBe("SEALED==");
     const sealed = api.requests.map(({ body }) => JSON.stringify(body).includes("SEALED=="));
     expect(sealed).toEqual([false, false, false, false, true]);
     expect(threads(api)).toEqual([0, 1, 2, 3, version === OLDEST_LIVE_CODEX ? 4 : 0]);
@@ -235,9 +232,8 @@ memories = true
   });
 
   it("offers tools of a vendor's code-mode model as plain functions", async () => {
-    const { api, create } = await withCodex(version, [{ output: [call("c", 1)] }]);
-    const model = create({ model: "gpt-5.6-luna" }).bindTools([step]);
-    const { reply } = await ask(model, ["go"]);
+    const { api, create } = await share([{ output: [call("c", 1)] }]);
+    const { reply } = await ask(create().bindTools([step]), ["go"], { model: "gpt-5.6-luna" });
     expect(reply.toolCalls).toMatchObject([{ id: "c", name: "step", args: { n: 1 } }]);
     const sent = JSON.stringify(api.requests[0]?.body);
     expect(sent).toContain('"name":"step"');
@@ -248,11 +244,7 @@ memories = true
 
   it("neither cuts results nor replaces the history, whatever the API says it has cost", async () => {
     const usage = { input: 5_000_000, output: 7 };
-    const { api, create } = await withCodex(version, [
-      { output: [call("c", 1)], usage },
-      { text: "ok", usage },
-      { text: "ok" },
-    ]);
+    const { api, create } = await share([{ output: [call("c", 1)], usage }, { text: "ok", usage }, { text: "ok" }]);
     const model = create().bindTools([step]);
     const first = await ask(model, ["go"]);
     // It is told twice, and counts once: both together are more than `maxBuffer`.
@@ -265,8 +257,9 @@ memories = true
   });
 
   it("tells a lite model its instructions once, also without tools", async () => {
-    const { api, create } = await withCodex(version, [{ text: "ok" }]);
-    await ask(create({ model: "gpt-5.6-luna" }), [new SystemMessage("canary-system"), new HumanMessage("hi")]);
+    const { api, create } = await share([{ text: "ok" }]);
+    const thread = [new SystemMessage("canary-system"), new HumanMessage("hi")];
+    await ask(create(), thread, { model: "gpt-5.6-luna" });
     expect(JSON.stringify(api.requests[0]?.body).split("canary-system")).toHaveLength(2);
   });
 
@@ -348,5 +341,69 @@ memories = true
     // Once, over HTTP: the built-in entry would ask 30 times, and for a WebSocket first.
     expect(api.log.map(({ method, path }) => `${method} ${path}`)).toEqual(["POST /v1/responses"]);
     expect(api.requests[0]?.headers.authorization).toBe("Bearer not-a-key");
+  });
+});
+
+/** `webSearch`: the search of codex"s API beside the caller"s tools, and nothing else of codex"s own comes with it. */
+describe("webSearch", () => {
+  const step = { name: "step", description: "Takes a step", schema: { type: "object" } };
+
+  /** The model searches where it is asked to look something up. */
+  const script = ({ body }: { body: { input: object[] } }) => {
+    const last = JSON.stringify(body.input.at(-1));
+    if (last.includes("look")) return { output: [{ search: "what it is", id: "ws_1" }, { text: "Seven." }] };
+    return { text: "Hello." };
+  };
+
+  /** What a request offers the model, by type or name. */
+  const offered = (body: object) =>
+    ((body as { tools?: { type: string; name?: string }[] }).tools ?? [])
+      .map(({ type, name }) => name ?? type)
+      .toSorted();
+
+  describe.skipIf(!HERE).each(["live", "print"] as const)("codex, %s", { timeout: 120_000 }, (engine) => {
+    it("searches, tells of it, and offers nothing more than that", async () => {
+      const { api, options } = await withCli("codex", { script });
+      const create = (more: object) => {
+        const provider = createCodexCliProvider({ ...options, engine, ...more });
+        onTestFinished(() => provider.close());
+        return provider;
+      };
+      const plain = create({});
+      await plain.invoke(["hi"]);
+      const without = offered(api.requests[0]?.body);
+      const events: ProviderEvent[] = [];
+      for await (const event of create({ webSearch: true }).bindTools([step]).stream(["look it up"]))
+        events.push(event);
+      const [called, answered] = events.filter(({ type }) => type.startsWith("tool_"));
+      expect(called).toMatchObject({
+        type: "tool_call",
+        toolCall: { name: "web_search", args: { query: "what it is" } },
+      });
+      const id = called?.type === "tool_call" ? called.toolCall.id : "";
+      expect(answered).toEqual({ type: "tool_result", toolCallId: id, content: "", isError: false });
+      expect(events.at(-1)).toMatchObject({ type: "done", reply: { content: "Seven.", toolCalls: [] } });
+      const bound = engine === "live" ? ["step"] : [];
+      expect(offered(api.requests[1]?.body)).toEqual([...without, ...bound, "web_search"].toSorted());
+      await plain.invoke(["hi"], { webSearch: true });
+      expect(offered(api.requests[2]?.body)).toEqual([...without, "web_search"].toSorted());
+      const named = plain.bindTools([{ ...step, name: "web_search" }]).invoke(["hi"], { webSearch: true });
+      await expect(named).rejects.toMatchObject({ code: "INVALID_OPTION" });
+    });
+  });
+
+  it.skipIf(!HERE)("a conversation that is restored has its searches", { timeout: 120_000 }, async () => {
+    const { api, options } = await withCli("codex", { script });
+    const provider = createCodexCliProvider({ ...options, engine: "live", webSearch: true });
+    onTestFinished(() => provider.close());
+    const question = new HumanMessage("look it up");
+    const first = await ask(provider, [question]);
+    process.kill(first.pid, "SIGKILL");
+    await gone(first.pid);
+    const second = await ask(provider, [question, first.message, new HumanMessage("hi")]);
+    expect(second.run?.session).toBe("restored");
+    const { input } = (api.requests.at(-1)?.body ?? {}) as { input: { type: string; action?: object }[] };
+    const searches = input.filter(({ type }) => type === "web_search_call");
+    expect(searches).toMatchObject([{ action: { type: "search", query: "what it is" } }]);
   });
 });

@@ -8,6 +8,7 @@ import { HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messag
 import { type CliProvider, createCodexCliProvider, type LogRecord } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
+import { sharing, type Until } from "../support/harness.mjs";
 import { ask, gone } from "../support/live.mjs";
 import { until } from "../support/processes.mjs";
 import { lacks } from "../support/systems.mjs";
@@ -17,23 +18,42 @@ const SERVER = fileURLToPath(new URL("../support/odd-app-server.mjs", import.met
 const step = { name: "step", schema: { type: "object" } };
 
 /** A provider over a server in this mood, and the lines it was sent. */
-function withServer(mood: string, more: object = {}) {
+function withServer(mood: string, more: object = {}, ends: Until = onTestFinished) {
   const fakes = createFakes();
-  onTestFinished(() => fakes.cleanup());
+  ends(() => fakes.cleanup());
   const log = join(fakes.dir, "lines");
   // In another environment it may be in another mood.
   const start = `exec '${process.execPath}' '${SERVER}' "\${ODD_MOOD:-${mood}}" '${log}'`;
   const cliPath = fakes.shell("codex", `case "$1" in app-server) ${start};; *) exit 1;; esac`);
   const provider = createCodexCliProvider({ cliPath, engine: "live", retry: false, ...more });
-  onTestFinished(() => provider.close());
+  ends(() => provider.close());
   const sent = () =>
     (existsSync(log) ? readFileSync(log, "utf8").split("\n").slice(0, -1) : []).map((line) => JSON.parse(line));
-  return { provider, sent };
+  return { provider, sent, setMood: (now: string) => writeFileSync(`${log}.mood`, now) };
+}
+
+/** A server for several tests, each in a mood of its own. */
+function sharedServer(begun: string) {
+  const start = sharing<ReturnType<typeof withServer> & { api: never }, string>(async (_, until) => ({
+    ...withServer(begun, {}, until),
+    api: { requests: [], violations: [] } as never,
+  }));
+  return async (mood: string) => {
+    const { provider, sent, setMood } = await start(mood);
+    setMood(mood);
+    const before = sent().length;
+    // A provider remembers what was bound last.
+    return { provider: provider.bindTools([]), sent: () => sent().slice(before), setMood };
+  };
 }
 
 describe.skipIf(lacks("signals"))("a server that", () => {
+  const inMood = sharedServer("well");
+  /** Its threads may be resumed. */
+  const resuming = sharedServer("resumes");
+
   it("asks for what nobody understands is refused, and the call fails", async () => {
-    const { provider, sent } = withServer("asks");
+    const { provider, sent } = await inMood("asks");
     await expect(provider.invoke(["hi"])).rejects.toMatchObject({
       code: "MALFORMED_RESPONSE",
       message: expect.stringContaining("item/tool/requestUserInput"),
@@ -43,10 +63,11 @@ describe.skipIf(lacks("signals"))("a server that", () => {
   });
 
   it.each(["resumes-not", "resumes-another", "resumes"])("%s a thread gets it as a new one", async (mood) => {
-    const { provider, sent } = withServer(mood);
+    const { provider, sent, setMood } = await resuming("resumes");
     const first = await ask(provider, [new SystemMessage("Be brief."), new HumanMessage("1")]);
     process.kill(first.pid, "SIGKILL");
     await gone(first.pid);
+    setMood(mood);
     const thread = [new SystemMessage("Be brief."), new HumanMessage("1"), first.message, new HumanMessage("2")];
     const second = await ask(provider, thread);
     expect([second.reply.content, second.run?.session]).toEqual(["ok", "restored"]);
@@ -60,12 +81,13 @@ describe.skipIf(lacks("signals"))("a server that", () => {
   });
 
   /** Conversations in this server, whose process has ended since. */
-  async function behindAnEnd(mood: string, more: object = {}) {
-    const { provider, sent } = withServer(mood, more);
+  async function behindAnEnd(mood: string, more?: object) {
+    const { provider, sent, setMood } = more ? withServer(mood, more) : await resuming("resumes");
     const model = provider.bindTools([step]);
     const [one, two] = [await ask(model, ["one"]), await ask(model, ["two"])];
     process.kill(one.pid, "SIGKILL");
     await gone(one.pid);
+    setMood(mood);
     const before = sent().length;
     const methods = () =>
       sent()
@@ -154,17 +176,17 @@ describe.skipIf(lacks("signals"))("a server that", () => {
   });
 
   it("replaces the history makes the call fail", async () => {
-    const { provider } = withServer("compacts");
+    const { provider } = await inMood("compacts");
     await expect(provider.invoke(["hi"])).rejects.toMatchObject({ code: "CONTEXT_LENGTH" });
   });
 
   it("has another model answer says so", async () => {
-    const { reply, warnings } = await ask(withServer("reroutes").provider, ["hi"]);
+    const { reply, warnings } = await ask((await inMood("reroutes")).provider, ["hi"]);
     expect([reply.content, reply.model, warnings]).toEqual(["ok", "another", ["CLI_WARNING"]]);
   });
 
   it("says what is nobody's is not listened to", async () => {
-    const { reply } = await ask(withServer("noise").provider, ["hi"]);
+    const { reply } = await ask((await inMood("noise")).provider, ["hi"]);
     expect([reply.content, reply.toolCalls]).toEqual(["ok", []]);
   });
 
@@ -193,7 +215,7 @@ describe.skipIf(lacks("signals"))("a server that", () => {
   });
 
   it("refuses a setting is asked again without it, once", async () => {
-    const { provider, sent } = withServer("strict");
+    const { provider, sent } = await inMood("strict");
     expect((await ask(provider, ["one"])).reply.content).toBe("ok");
     expect((await ask(provider, ["two"])).reply.content).toBe("ok");
     const starts = sent().filter(({ method }) => method === "thread/start");
@@ -242,7 +264,7 @@ describe.skipIf(lacks("signals"))("a server that", () => {
   });
 
   it("asks for one result after the other gets each when it asks, and none before it has taken what follows them", async () => {
-    const { provider, sent } = withServer("calls");
+    const { provider, sent } = await inMood("calls");
     const model = provider.bindTools([step]);
     const first = await ask(model, ["go"]);
     expect(first.reply.toolCalls.map(({ id }) => id)).toEqual(["a", "b"]);
@@ -258,6 +280,8 @@ describe.skipIf(lacks("signals"))("a server that", () => {
     expect(told.slice(told.indexOf("and?"))).toEqual(["and?", "answered", "0: of a", "1: of b"]);
   });
 
+  /** Of these, a server is well at its start. */
+  const OPENED = ["broken", "closes"];
   it.each([
     ["refuses a configuration", "broken", { code: "INVALID_CONFIG", category: "configuration" }],
     ["refuses to begin with its configuration", "misread", { code: "INVALID_CONFIG", category: "configuration" }],
@@ -265,7 +289,8 @@ describe.skipIf(lacks("signals"))("a server that", () => {
     ["closes a thread in its turn", "closes", { code: "MALFORMED_RESPONSE" }],
     ["dies at its first thread", "dies", { code: "CRASHED", exitCode: 3 }],
   ])("%s makes the call fail", async (_, mood, error) => {
-    await expect(withServer(mood).provider.invoke(["hi"])).rejects.toMatchObject(error);
+    const { provider } = OPENED.includes(mood) ? await inMood(mood) : withServer(mood);
+    await expect(provider.invoke(["hi"])).rejects.toMatchObject(error);
   });
 
   it("asks on and on and reads no answer is ended before it has filled the memory, and the next call has another", async () => {

@@ -1,10 +1,7 @@
 // @change
 /** codex live: what only it does, against the real CLI. The common behaviours are in `__tests__/live`. */
-import { execFile } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
 import { type BaseMessage, HumanMessage } from "@langchain/core/messages";
 import { createCodexCliProvider, runAgent } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -12,13 +9,15 @@ import { z } from "zod";
 import { HERE } from "../clis/real.js";
 import { OLDEST_LIVE_CODEX } from "../support/clis.mjs";
 import { call, result, sharingCodex, step, VERSIONS, withCodex } from "../support/codex-live.mjs";
+import { runCommands } from "../support/command-line.mjs";
 import { createFakes } from "../support/fake.mjs";
-import { sampleOf, withCli } from "../support/harness.mjs";
+import { ALL, withCli } from "../support/harness.mjs";
 import { ask, gone, isAlive } from "../support/live.mjs";
 import { items } from "../support/live-forms.mjs";
 import { lacks } from "../support/systems.mjs";
 
-const DOCTOR = fileURLToPath(new URL("../../src/js/cli.mjs", import.meta.url));
+const TOOLS = [{ name: "step", schema: { type: "object" } }];
+const REFUSED = { code: "INVALID_REQUEST", run: { engine: "live" } };
 
 describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version) => {
   const share = sharingCodex(version);
@@ -59,23 +58,6 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     expect(description).toContain("any one of [");
   });
 
-  it("is ready when prewarm resolves, and a call takes the process", async () => {
-    const { api, create } = await withCodex(version, [{ text: "ok" }]);
-    const provider = create();
-    await provider.prewarm();
-    expect(api.log).toEqual([]);
-    const { reply, pid } = await ask(provider, ["hi"]);
-    expect([reply.content, reply.run?.spawnMs, isAlive(pid)]).toEqual(["ok", undefined, true]);
-  });
-
-  it("ends a process that nobody has used for keepAlive, and starts another", async () => {
-    const { create } = await withCodex(version, () => ({ text: "ok" }));
-    const provider = create({ keepAlive: 0 });
-    const first = await ask(provider, ["hi"]);
-    await gone(first.pid);
-    expect((await ask(provider, ["hi"])).pid).not.toBe(first.pid);
-  });
-
   it("forgets a conversation without a word to the others", async () => {
     const { api, create } = await withCodex(version, (request: { body: object }) =>
       JSON.stringify(request.body).includes("busy") ? { hang: true } : { text: "ok" },
@@ -102,7 +84,7 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
   });
 
   it("interrupts a call that is late, and leaves the process to the others", async () => {
-    const { api, create } = await withCodex(version, (request: { body: object }) =>
+    const { api, create } = await share((request: { body: object }) =>
       JSON.stringify(request.body).includes("slow") ? { hang: true } : { text: "ok" },
     );
     const provider = create();
@@ -117,10 +99,11 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     expect([second.run?.continued, second.pid]).toEqual([true, first.pid]);
   });
 
-  it("interrupts a call that is aborted before its turn has begun, and asks nothing unseen", async () => {
+  it("is ready when prewarm resolves, interrupts a call that is aborted before its turn has begun, and asks nothing unseen", async () => {
     const { api, create } = await withCodex(version, () => ({ text: "ok" }));
     const provider = create();
     await provider.prewarm();
+    expect(api.log).toEqual([]);
     for (let n = 0; n < 5; n++) {
       const controller = new AbortController();
       const pending = provider.invoke([`abandoned ${n}`], { signal: controller.signal });
@@ -129,8 +112,10 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     }
     // Whatever was asked was asked before the next call, which finds the process as it was.
     const asked = api.requests.length;
-    const { reply } = await ask(provider, ["and now?"]);
+    const { reply, pid } = await ask(provider, ["and now?"]);
     expect([reply.content, api.requests.length]).toEqual(["ok", asked + 1]);
+    // It took the process that was there.
+    expect([reply.run?.spawnMs, isAlive(pid)]).toEqual([undefined, true]);
   });
 
   it("works for an agent, its tools called natively", async () => {
@@ -148,30 +133,31 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     ]);
   });
 
-  it.each([
-    ["plain functions", true, "✓ the model calls tools, offered as plain functions"],
-    ["a namespace", false, "✓ the model calls tools, offered as a namespace"],
-  ])("is told by the doctor to take tools as %s", async (_, takesFunctions, line) => {
+  it("is told by the doctor to take tools as plain functions or as a namespace", async () => {
     type Tool = { type: string; name: string };
-    const { options } = await withCodex(version, (request: { body: { tools?: Tool[] } }) => {
-      const isFunction = request.body.tools?.some(({ name }) => name === "report_ready");
-      return isFunction && !takesFunctions
-        ? { error: { status: 400, message: "tools are not supported by this model" } }
-        : {
-            output: [
-              { call: "report_ready", id: "r", args: { ready: true }, ...(isFunction ? {} : { namespace: "df" }) },
-            ],
-          };
-    });
-    const bin = join(options.env.HOME ?? "", "bin");
-    mkdirSync(bin);
-    symlinkSync(options.cliPath, join(bin, "codex"));
-    const PATH = [bin, dirname(process.execPath), "/usr/bin", "/bin"].join(delimiter);
-    const env = { ...process.env, ...options.env, PATH, NO_COLOR: "1" };
-    const words = [DOCTOR, "doctor", "codex", "--request", "--engine", "live", "--model", "mock-model"];
-    const { stdout } = await promisify(execFile)(process.execPath, words, { env });
-    expect(stdout).toContain(line);
-    expect(stdout.includes('set `toolForm: "namespace"`')).toBe(!takesFunctions);
+    const asking = async (takesFunctions: boolean) => {
+      const { options } = await withCodex(version, (request: { body: { tools?: Tool[] } }) => {
+        const isFunction = request.body.tools?.some(({ name }) => name === "report_ready");
+        return isFunction && !takesFunctions
+          ? { error: { status: 400, message: "tools are not supported by this model" } }
+          : {
+              output: [
+                { call: "report_ready", id: "r", args: { ready: true }, ...(isFunction ? {} : { namespace: "df" }) },
+              ],
+            };
+      });
+      const bin = join(options.env.HOME ?? "", "bin");
+      mkdirSync(bin);
+      symlinkSync(options.cliPath, join(bin, "codex"));
+      const PATH = [bin, dirname(process.execPath), "/usr/bin", "/bin"].join(delimiter);
+      const args = ["doctor", "codex", "--request", "--engine", "live", "--model", "mock-model"];
+      return { args, env: { ...options.env, PATH, NO_COLOR: "1" } };
+    };
+    const [functions, namespace] = await runCommands([await asking(true), await asking(false)]);
+    expect(functions?.stdout).toContain("✓ the model calls tools, offered as plain functions");
+    expect(namespace?.stdout).toContain("✓ the model calls tools, offered as a namespace");
+    const hint = 'set `toolForm: "namespace"`';
+    expect([functions, namespace].map((one) => one?.stdout.includes(hint))).toEqual([false, true]);
   });
 
   it("fails at once where nobody listens, instead of waiting for a network", async () => {
@@ -180,19 +166,27 @@ describe.skipIf(!HERE).each(VERSIONS)("codex %s", { timeout: 300_000 }, (version
     await expect(create().invoke(["hi"])).rejects.toMatchObject({ code: "CONNECTION_FAILED", category: "network" });
   });
 
-  it("interrupts calls that wait when their conversation is forgotten, and asks nothing unseen", async () => {
+  it("ends a process that nobody has used for keepAlive, and starts another; interrupts calls that wait when their conversation is forgotten, and asks nothing unseen", async () => {
     const { api, create } = await withCodex(version, (request: { body: object }) =>
       JSON.stringify(request.body).includes("function_call_output") ? { text: "ok" } : { output: [call("c", 1)] },
     );
     const model = create({ keepAlive: 0 }).bindTools([step]);
     const first = await ask(model, ["go"]);
+    await gone(first.pid);
     const second = await ask(model, [new HumanMessage("go"), first.message, result("c", "took 1")]);
     expect([second.reply.content, second.run?.continued]).toEqual(["ok", false]);
+    expect(second.pid).not.toBe(first.pid);
     expect(api.requests).toHaveLength(2);
     expect(items(api.requests[1]?.body).slice(-2)).toEqual([
       ["call", "c", "step", { n: 1 }],
       ["result", "c", "took 1"],
     ]);
+  });
+
+  it("a refusal by the API is an answer to the engine live, too", async () => {
+    const { api, create } = await share([{ error: { status: 400, message: "Unsupported tool type: function" } }]);
+    await expect(create().bindTools(TOOLS).invoke(["hi"])).rejects.toMatchObject(REFUSED);
+    expect(api.requests).toHaveLength(1);
   });
 
   it("tells a used-up quota", async () => {
@@ -337,16 +331,23 @@ describe.skipIf(lacks("signals"))("a codex that takes no live conversations", ()
 });
 
 describe.skipIf(!HERE)("by default", { timeout: 300_000 }, () => {
-  it("an installed codex that was measured is live, and print where the options want that", async () => {
-    const { options } = await withCli("codex", { script: [{ text: "ok" }] });
-    const provider = createCodexCliProvider({ ...options, engine: undefined });
+  it("an installed codex that was measured is live, also where the API refuses, and print where the options want that", async () => {
+    const error = { status: 400, message: "Unsupported tool type: function" };
+    const { api, options } = await withCli("codex", {
+      script: (_: object, n: number) => (n === 0 ? { text: "ok" } : { error }),
+    });
+    const provider = createCodexCliProvider({ ...options, engine: undefined, retry: false });
     onTestFinished(() => provider.close());
     const { reply } = await ask(provider, ["hi"]);
     expect([reply.content, reply.run?.engine]).toEqual(["ok", "live"]);
+    // A refusal by the API is an answer to any engine.
+    await expect(provider.bindTools(TOOLS).invoke(["hi"])).rejects.toMatchObject(REFUSED);
+    expect(api.requests).toHaveLength(2);
     const engineOf = async (more: object) =>
       (await createCodexCliProvider({ ...options, engine: undefined, ...more }).health({ level: "command" })).engine;
     const why = "it is @openai/codex 0.169.0, says its package.json";
     expect(await engineOf({})).toEqual({ uses: "live", why });
+    expect(await engineOf({ outputFormat: "jsonl" })).toEqual({ uses: "live", why });
     expect(await engineOf({ extraArgs: ["-c", "model_verbosity=low"] })).toEqual({ uses: "live", why });
     expect(await engineOf({ extraArgs: ["--profile", "mine"] })).toEqual({
       uses: "print",
@@ -358,7 +359,7 @@ describe.skipIf(!HERE)("by default", { timeout: 300_000 }, () => {
     });
   });
 
-  it.each(sampleOf(["jsonl", "text"] as const))(
+  it.runIf(ALL).each(["jsonl", "text"] as const)(
     "answers live whatever outputFormat is called (%s)",
     async (outputFormat) => {
       const { options } = await withCli("codex", { script: [{ text: "ok" }] });
@@ -368,15 +369,6 @@ describe.skipIf(!HERE)("by default", { timeout: 300_000 }, () => {
       expect([reply.content, reply.run?.engine]).toEqual(["ok", "live"]);
     },
   );
-
-  it.each([undefined, "live"])("a refusal by the API is an answer to any engine (%s)", async (engine) => {
-    const error = { status: 400, message: "Unsupported tool type: function" };
-    const tools = [{ name: "step", schema: { type: "object" } }];
-    const { api, options } = await withCli("codex", { script: () => ({ error }) });
-    const model = create({ ...options, engine, retry: false }).bindTools(tools);
-    await expect(model.invoke(["hi"])).rejects.toMatchObject({ code: "INVALID_REQUEST", run: { engine: "live" } });
-    expect(api.requests).toHaveLength(1);
-  });
 });
 
 it.each([

@@ -34,13 +34,46 @@ const holding = (folder: string, text: string) =>
     .map((entry) => join(entry.parentPath, entry.name))
     .filter((path) => readFileSync(path).includes(text));
 
+/** Puts hooks and a server into a user's home that leave a file there when they are run. */
+function leaveTraps(home: string) {
+  const own = join(home, ".copilot");
+  mkdirSync(join(own, "hooks"), { recursive: true });
+  const touch = (name: string) => ({ type: "command", bash: `touch ${join(home, name)}` });
+  writeFileSync(
+    join(own, "hooks", "all.json"),
+    JSON.stringify({ version: 1, hooks: { sessionStart: [touch("hook")], userPromptSubmitted: [touch("hook")] } }),
+  );
+  const server = { type: "local", command: "/bin/sh", args: ["-c", `touch ${join(home, "server")}`], tools: ["*"] };
+  writeFileSync(join(own, "mcp-config.json"), JSON.stringify({ mcpServers: { canary: server } }));
+}
+
 describe.skipIf(!HERE)("the real copilot, live", { timeout: 300_000 }, () => {
-  /** The provider of all tests that want none with options, a home or a program of their own. */
-  const startShared = sharing<Awaited<ReturnType<typeof start>>, Script>(async (answer, until) => {
+  /**
+   * The provider of all tests that want none with options or a program of their own: each start takes seconds of the processor. So it has at
+   * once what can be told apart: its API and its model are the environment's, its home has traps, and its temporary files a folder of
+   * their own.
+   */
+  const startShared = sharing<Awaited<ReturnType<typeof start>> & { temp: string }, Script>(async (answer, until) => {
+    const temp = mkdtempSync(join(tmpdir(), "df-copilot-"));
+    until(() => removeFolder(temp));
+    const before = process.env.TMPDIR;
+    process.env.TMPDIR = temp;
+    until(() => {
+      if (before === undefined) delete process.env.TMPDIR;
+      else process.env.TMPDIR = before;
+    });
     const running = await start((request: unknown, index: number) => answer(index, request, index), until);
-    const provider = running.create();
+    leaveTraps(running.home);
+    const env = {
+      ...running.options.env,
+      COPILOT_PROVIDER_BASE_URL: running.api.url,
+      COPILOT_PROVIDER_API_KEY: "another-key",
+      COPILOT_PROVIDER_HEADERS: "X-Own: yes",
+      COPILOT_MODEL: "named-model",
+    };
+    const provider = running.create({ env, provider: undefined, model: undefined });
     // A provider remembers what was bound last.
-    return { ...running, create: () => provider.bindTools([]) };
+    return { ...running, temp, create: () => provider.bindTools([]) };
   });
 
   it("sends our system prompt, the thread and the caller's tools, and nothing of its own", async () => {
@@ -55,7 +88,6 @@ describe.skipIf(!HERE)("the real copilot, live", { timeout: 300_000 }, () => {
     ]);
     expect(body(0).tools.map(({ function: { name } }: { function: { name: string } }) => name)).toEqual(["step"]);
     expect(api.requests[0]?.bytes).toBeLessThan(1000);
-    expect(body(0).model).toBe("mock-model");
   });
 
   it("gives two calls of one id, told apart, and goes on with the results of both", async () => {
@@ -213,27 +245,10 @@ describe.skipIf(!HERE)("the real copilot, live", { timeout: 300_000 }, () => {
   });
 
   it("leaves no word of a thread on the disk, runs no hook and starts no server of the user's", async () => {
-    const temp = mkdtempSync(join(tmpdir(), "df-copilot-"));
-    onTestFinished(() => removeFolder(temp));
     const calls = [{ id: "c1", name: "step", args: {} }];
-    const { create, home, body } = await start([{ reasoning: "Hm.", text: "answer-canary", calls }]);
-    const own = join(home, ".copilot");
-    mkdirSync(join(own, "hooks"), { recursive: true });
-    const touch = (name: string) => ({ type: "command", bash: `touch ${join(home, name)}` });
-    writeFileSync(
-      join(own, "hooks", "all.json"),
-      JSON.stringify({ version: 1, hooks: { sessionStart: [touch("hook")], userPromptSubmitted: [touch("hook")] } }),
-    );
-    const server = { type: "local", command: "/bin/sh", args: ["-c", `touch ${join(home, "server")}`], tools: ["*"] };
-    writeFileSync(join(own, "mcp-config.json"), JSON.stringify({ mcpServers: { canary: server } }));
-    const before = process.env.TMPDIR;
-    process.env.TMPDIR = temp;
-    onTestFinished(() => {
-      if (before === undefined) delete process.env.TMPDIR;
-      else process.env.TMPDIR = before;
-    });
-    const model = create({ reasoning: { effort: "low" } }).bindTools([tool("step")]);
-    const { reply } = await ask(model, [new HumanMessage("question-canary")]);
+    const { create, home, temp, body } = await startShared([{ reasoning: "Hm.", text: "answer-canary", calls }]);
+    const model = create().bindTools([tool("step")]);
+    const { reply } = await ask(model, [new HumanMessage("question-canary")], { reasoning: { effort: "low" } });
     // What the model thought is told, and how much it is to think.
     expect([reply.thinking, reply.content, body(0).reasoning_effort]).toEqual(["Hm.", "answer-canary", "low"]);
     expect([...holding(temp, "-canary"), ...holding(home, "-canary")]).toEqual([]);
@@ -267,21 +282,20 @@ describe.skipIf(!HERE)("the real copilot, live", { timeout: 300_000 }, () => {
   });
 
   it("asks the model API that the environment names, with the model that it names", async () => {
-    const { create, api, options } = await start([{ text: "ok" }]);
-    const env = {
-      ...options.env,
-      COPILOT_PROVIDER_BASE_URL: api.url,
-      COPILOT_PROVIDER_API_KEY: "another-key",
-      COPILOT_PROVIDER_HEADERS: "X-Own: yes",
-      COPILOT_MODEL: "named-model",
-    };
-    const model = create({ env, provider: undefined, model: undefined });
-    expect((await ask(model, ["hi"])).reply.content).toBe("ok");
+    const { create, api } = await startShared([{ text: "ok" }]);
+    expect((await ask(create(), ["hi"])).reply.content).toBe("ok");
     expect([
       api.requests[0]?.body.model,
       api.requests[0]?.headers.authorization,
       api.requests[0]?.headers["x-own"],
     ]).toEqual(["named-model", "Bearer another-key", "yes"]);
+  });
+
+  // live/behaviours.test.ts asks through the options, too.
+  it.runIf(ALL)("asks the one that the options name, with their model and effort", async () => {
+    const { create, body } = await start([{ text: "ok" }]);
+    await ask(create({ reasoning: { effort: "low" } }), ["hi"]);
+    expect([body(0).model, body(0).reasoning_effort]).toEqual(["mock-model", "low"]);
   });
 
   it("is asked in print form where its server speaks another protocol", async () => {

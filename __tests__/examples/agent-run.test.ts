@@ -3,8 +3,7 @@
  * The example `examples/agent-run`: what its tools give away and what not, how a person decides, and the whole of it as a
  * person runs it.
  */
-import { spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
+import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,6 +13,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createConsent } from "../../examples/agent-run/consent.mjs";
 import { createFileTools } from "../../examples/agent-run/file-tools.mjs";
 import { openFolder } from "../../examples/agent-run/folder.mjs";
+import { runCommands } from "../support/command-line.mjs";
 import { lacks } from "../support/systems.mjs";
 
 const posix = !lacks("devices", "links");
@@ -175,17 +175,24 @@ describe("examples/agent-run", () => {
   const TIMEOUT = { timeout: 120_000 };
   const MAIN = fileURLToPath(new URL("../../examples/agent-run/main.mjs", import.meta.url));
 
-  async function run(...args: string[]) {
-    const child = spawn(process.execPath, [MAIN, ...args], { env: { ...process.env, NO_COLOR: "1" }, stdio: "pipe" });
-    child.stdin.end();
-    let [stdout, stderr] = ["", ""];
-    child.stdout.setEncoding("utf8").on("data", (text) => {
-      stdout += text;
-    });
-    child.stderr.setEncoding("utf8").on("data", (text) => {
-      stderr += text;
-    });
-    const [code] = await once(child, "close");
+  const QUESTION = ["--folder", "FOLDER", "Where is 'main'?"];
+  const RUNS = {
+    permitted: ["--yes", ...QUESTION],
+    denied: QUESTION,
+    wrong: ["--reviewer", "nobody"],
+    gone: ["--folder", "FOLDER-not-there"],
+  };
+  let results: ReturnType<typeof runCommands> | undefined;
+
+  /** All of them are run by one process: what the example imports takes longer than what it does. */
+  async function run(name: keyof typeof RUNS) {
+    results ??= runCommands(
+      Object.values(RUNS).map((words) => {
+        const args = words.map((word) => word.replace("FOLDER", folder));
+        return { program: MAIN, args, env: { NO_COLOR: "1" } };
+      }),
+    );
+    const { code, stdout, stderr } = (await results)[Object.keys(RUNS).indexOf(name)] ?? expect.unreachable();
     const tidy = stdout
       .replace(/\d+\.\d+ s$/gm, "TIME")
       .replace(/[\d,]+ tokens in, [\d,]+ out(, \$\d+\.\d+)?/g, "USAGE")
@@ -233,7 +240,7 @@ ${"─".repeat(80)}
 `;
 
   it("finds, asks, hands the finding over, and answers", TIMEOUT, async () => {
-    const { code, stderr, lines } = await run("--yes", "--folder", folder, "Where is 'main'?");
+    const { code, stderr, lines } = await run("permitted");
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(80);
     const shown = lines.map((line) => line.trimEnd()).filter((line) => !/^\s*(reviewer: )?USAGE$/.test(line));
@@ -244,7 +251,7 @@ ${"─".repeat(80)}
   });
 
   it("answers without what nobody permitted", TIMEOUT, async () => {
-    const { code, stderr, lines } = await run("--folder", folder, "Where is 'main'?");
+    const { code, stderr, lines } = await run("denied");
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     const text = lines.join("\n");
     expect(text).toContain("denied   search_files, by ask: nobody is there to ask");
@@ -253,10 +260,10 @@ ${"─".repeat(80)}
   });
 
   it("says what is wrong with its options", TIMEOUT, async () => {
-    const wrong = await run("--reviewer", "nobody");
+    const wrong = await run("wrong");
     expect(wrong.code).toBe(1);
     expect(wrong.lines.join(" ")).toContain("--reviewer must be one of claude, codex, gemini, qwen, not nobody");
-    const gone = await run("--folder", join(base, "not-there"));
+    const gone = await run("gone");
     expect([gone.code, gone.lines.join(" ")]).toEqual([1, expect.stringContaining("failed   ENOENT")]);
   });
 });

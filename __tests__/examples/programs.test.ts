@@ -10,6 +10,7 @@ import { describe, expect, it } from "vitest";
 import { count } from "../../examples/demo/count-words.mjs";
 import { makeDocument, makePicture } from "../../examples/vision/files.mjs";
 import { HERE } from "../clis/real.js";
+import { runCommands } from "../support/command-line.mjs";
 import { ALL, sampleOf } from "../support/harness.mjs";
 
 const ROOT = new URL("../../", import.meta.url);
@@ -29,6 +30,36 @@ async function run(path: string, ...args: string[]) {
   });
   const [code] = await once(child, "close");
   return { code, stdout, stderr };
+}
+
+const LOOP = "examples/agent-loop/main.mjs";
+/** Who makes the plan: the CLI that starts fastest. */
+const PLANNER = HERE && !ALL ? ["--provider", "codex"] : [];
+
+/** The programs that share a process unless everything is run: what they import takes longer than what they do. */
+const SHARED = [
+  ["examples/structured/main.mjs"],
+  [LOOP, "--context", "xml"],
+  [LOOP, "--provider", "codex"],
+  [LOOP, "--no-updates", "--plan", "--context", "standard", ...PLANNER],
+  ["examples/vision/main.mjs", "--engine", "print"],
+  ["examples/demo/main.mjs", "--no-such-option"],
+  ["examples/demo/main.mjs", "--help"],
+].filter((words) => HERE || !words.includes("codex"));
+let shared: ReturnType<typeof runCommands> | undefined;
+
+async function runShared(...words: string[]) {
+  const at = SHARED.findIndex((one) => one.join(" ") === words.join(" "));
+  const [path = "", ...args] = words;
+  if (ALL || at < 0) return run(path, ...args);
+  shared ??= runCommands(
+    SHARED.map(([path = "", ...args]) => ({
+      program: fileURLToPath(new URL(path, ROOT)),
+      args,
+      env: { NO_COLOR: "1" },
+    })),
+  );
+  return (await shared)[at] ?? expect.unreachable();
 }
 
 const kinds = (stdout: string) => stdout.split("\n").map((line) => /^\{"type":"(\w+)"/.exec(line)?.[1] ?? line);
@@ -79,21 +110,25 @@ describe("npm run demo", () => {
     expect(Math.max(...stdout.split("\n").map((line) => line.length))).toBeLessThanOrEqual(80);
   });
 
-  it("shows a failing tool to the model, and a wrong option to the person", TIMEOUT, async () => {
+  // What an agent tells a model of a failing tool is tested without a program, too: agent/run.test.ts.
+  it.skipIf(!ALL)("shows a failing tool to the model", TIMEOUT, async () => {
     const missing = await run("examples/demo/main.mjs", "How long is no-such.md?");
     expect(missing.code).toBe(0);
     expect(missing.stdout).toContain("claude   I could not count anything: there is no file no-such.md here.");
-    const wrong = await run("examples/demo/main.mjs", "--no-such-option");
+  });
+
+  it("shows a wrong option to the person", TIMEOUT, async () => {
+    const wrong = await runShared("examples/demo/main.mjs", "--no-such-option");
     expect(wrong).toMatchObject({ code: 1, stderr: "" });
     expect(wrong.stdout).toMatch(/^failed {3}Unknown option '--no-such-option'/);
-    const help = await run("examples/demo/main.mjs", "--help");
+    const help = await runShared("examples/demo/main.mjs", "--help");
     expect(help).toMatchObject({ code: 0, stderr: "", stdout: expect.stringMatching(/^npm run demo/) });
   });
 });
 
 describe("the answer by a schema", () => {
   it("is a value with the schema's type", TIMEOUT, async () => {
-    expect(await run("examples/structured/main.mjs")).toEqual({
+    expect(await runShared("examples/structured/main.mjs")).toEqual({
       code: 0,
       stderr: "",
       stdout: `2 × red kettle to Ann Miller, York
@@ -110,7 +145,7 @@ describe("the agent loop", () => {
 
   // The other context is that of the plan.
   it.each(sampleOf(["xml", "standard"]))("runs in the %s context, with updates", TIMEOUT, async (context) => {
-    const { code, stdout, stderr } = await run("examples/agent-loop/main.mjs", "--context", context);
+    const { code, stdout, stderr } = await runShared(LOOP, "--context", context);
     const all = kinds(stdout);
     expect({ code, stderr, kinds: all.filter((kind) => kind !== "usage") }).toEqual({
       code: 0,
@@ -121,7 +156,7 @@ describe("the agent loop", () => {
   });
 
   it.skipIf(!HERE).each(sampleOf(["codex", "grok", "copilot"]))("runs on %s", TIMEOUT, async (provider) => {
-    const { code, stdout, stderr } = await run("examples/agent-loop/main.mjs", "--provider", provider);
+    const { code, stdout, stderr } = await runShared(LOOP, "--provider", provider);
     const all = kinds(stdout).filter((kind) => kind !== "usage");
     expect({ code, stderr, kinds: all }).toEqual({ code: 0, stderr: "", kinds: updates });
   });
@@ -143,13 +178,7 @@ describe("the agent loop", () => {
     "hands on a plan with markup and JSON in it (%s context)",
     TIMEOUT,
     async (context) => {
-      const { code, stdout } = await run(
-        "examples/agent-loop/main.mjs",
-        "--no-updates",
-        "--plan",
-        "--context",
-        context,
-      );
+      const { code, stdout } = await runShared(LOOP, "--no-updates", "--plan", "--context", context, ...PLANNER);
       expect({ code, stdout }).toEqual({
         code: 0,
         stdout: `<plan>
@@ -175,7 +204,7 @@ describe("the vision example", () => {
     "shows a picture and a document to claude (%s), and what arrived",
     TIMEOUT,
     async (engine) => {
-      const { code, stdout, stderr } = await run("examples/vision/main.mjs", "--engine", engine);
+      const { code, stdout, stderr } = await runShared("examples/vision/main.mjs", "--engine", engine);
       expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
       const [sent = "", rest = ""] = stdout.split("what arrived at the API:\n");
       expect(sent).toBe(`sent:

@@ -10,11 +10,16 @@ import { expect, it, onTestFinished } from "vitest";
 import { removeFolder } from "../support/folders.mjs";
 
 const ROOT = fileURLToPath(new URL("../../", import.meta.url));
+const VITEST = join(ROOT, "node_modules/vitest/vitest.mjs");
 const CASSETTE = "crash.jsonl";
 
 async function runSuite(env: Record<string, string>) {
-  const args = [join(ROOT, "node_modules/vitest/vitest.mjs"), "run", "--root", "examples/testing", "--reporter=json"];
-  const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: ROOT, env: { ...process.env, ...env } });
+  // In a thread: a process of its own for one file would only take longer.
+  const args = ["run", "--root", "examples/testing", "--reporter=json", "--pool=threads"];
+  const { stdout } = await promisify(execFile)(process.execPath, [VITEST, ...args], {
+    cwd: ROOT,
+    env: { ...process.env, ...env },
+  });
   return JSON.parse(stdout.slice(stdout.indexOf("{")));
 }
 

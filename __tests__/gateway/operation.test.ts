@@ -16,7 +16,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createClaudeCliProvider, type ProviderEvent, renderRunLog } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { runCommand, startCommand } from "../support/command-line.mjs";
+import { runCommand, runCommands, startCommand } from "../support/command-line.mjs";
 import { createFakes } from "../support/fake.mjs";
 import { serve, serveApi, temporaryFolder } from "../support/gateway.mjs";
 import { startOpenAi } from "../support/openai.mjs";
@@ -333,8 +333,6 @@ describe("the command", { timeout: 120_000 }, () => {
       fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${secret}` } }).then(({ status }) => status);
     expect([await of(token ?? ""), await of("dfp-another-0123456789")]).toEqual([200, 401]);
     expect(output.stderr).not.toContain(token);
-    const json = await started(["--print-token", "--json"]);
-    expect(JSON.parse(json.output.stdout)).toMatchObject({ token: expect.stringMatching(/^dfp-/) });
     const refused = await runCommand([
       "serve",
       "--socket",
@@ -371,30 +369,38 @@ describe("the command", { timeout: 120_000 }, () => {
     const { url, tokenFile } = JSON.parse(output.stdout);
     // It says so itself when it starts.
     await expect.poll(() => output.stderr).toContain("openai: there, logged in\nclaude: not there\n! ");
-    const look = async (args: string[], env: Record<string, string> = {}) => {
-      const { code, stdout } = await runCommand(["doctor", "--gateway", ...args, "--json"], { env });
-      return [code, JSON.parse(stdout)];
-    };
     const there = { url, reachable: true, status: "ok" };
-    expect(await look([url, "--token-file", tokenFile])).toEqual([
-      0,
-      { ...there, accepted: true, models: MODELS, providers: BEHIND, problems: [] },
-    ]);
-    const wrong = await look([url], { DEEP_FACTOR_GATEWAY_TOKEN: "another-0123456789" });
-    expect(wrong).toMatchObject([
-      1,
-      { ...there, accepted: false, models: [], problems: [{ hint: expect.any(String) }] },
-    ]);
-    expect(await look([url])).toMatchObject([0, { ...there, accepted: null }]);
     const open = join(temporaryFolder(), "token");
     writeFileSync(open, readFileSync(tokenFile), { mode: 0o644 });
-    expect(await look([url, "--token-file", open])).toMatchObject([
-      0,
-      { accepted: true, problems: [{ hint: `chmod 600 ${open}, and start the gateway anew` }] },
+    const wrongToken = { DEEP_FACTOR_GATEWAY_TOKEN: "another-0123456789" };
+    const looks: [args: string[], code: number, report: object, env?: Record<string, string>][] = [
+      [[url, "--token-file", tokenFile], 0, { accepted: true }],
+      [[url], 1, { ...there, accepted: false, models: [], problems: [{ hint: expect.any(String) }] }, wrongToken],
+      [[url], 0, { ...there, accepted: null }],
+      [
+        [url, "--token-file", open],
+        0,
+        { accepted: true, problems: [{ hint: `chmod 600 ${open}, and start the gateway anew` }] },
+      ],
+      [["http://127.0.0.1:9"], 1, { reachable: false, status: null, accepted: null }],
+    ];
+    const refusals: [args: string[], message: string][] = [
+      [["--gateway", "127.0.0.1"], "--gateway must be the address that serve prints"],
+      [["--gateway", url, "claude"], "--gateway looks at a gateway alone: leave out claude"],
+      [["--token-file", tokenFile], "--token-file is for --gateway"],
+    ];
+    const ended = await runCommands([
+      ...looks.map(([args, , , env]) => ({ args: ["doctor", "--gateway", ...args, "--json"], ...(env && { env }) })),
+      ...refusals.map(([args]) => ({ args: ["doctor", ...args] })),
+      { args: ["doctor", "--gateway", url, "--token-file", tokenFile] },
     ]);
-    expect(await look(["http://127.0.0.1:9"])).toMatchObject([1, { reachable: false, status: null, accepted: null }]);
-    const shown = await runCommand(["doctor", "--gateway", url, "--token-file", tokenFile]);
-    expect(shown.stdout).toBe(
+    const seen = ended.slice(0, looks.length).map(({ code, stdout }) => [code, JSON.parse(stdout)]);
+    expect(seen).toMatchObject(looks.map(([, code, report]) => [code, report]));
+    expect(seen[0]?.[1]).toEqual({ ...there, accepted: true, models: MODELS, providers: BEHIND, problems: [] });
+    const refused = ended.slice(looks.length, -1).map(({ code, stderr }) => [code, stderr]);
+    expect(refused).toEqual(refusals.map(([, message]) => [2, expect.stringContaining(message)]));
+    const shown = ended.at(-1);
+    expect(shown?.stdout).toBe(
       [
         ...[`${url}: a gateway, ok`, "token: taken", `models: ${MODELS.join(", ")}`],
         ...["openai: there, logged in", "claude: not there"],
@@ -405,14 +411,6 @@ describe("the command", { timeout: 120_000 }, () => {
         ],
       ].join("\n"),
     );
-    for (const [args, message] of [
-      [["--gateway", "127.0.0.1"], "--gateway must be the address that serve prints"],
-      [["--gateway", url, "claude"], "--gateway looks at a gateway alone: leave out claude"],
-      [["--token-file", tokenFile], "--token-file is for --gateway"],
-    ] as const) {
-      const { code, stderr } = await runCommand(["doctor", ...args]);
-      expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
-    }
   });
 
   it.skipIf(lacks("processes"))(

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
-import { runCommand, startCommand } from "../support/command-line.mjs";
+import { runCommands, startCommand } from "../support/command-line.mjs";
 import { temporaryFolder, usedPort } from "../support/gateway.mjs";
 import { startOpenAi } from "../support/openai.mjs";
 import { lacks } from "../support/systems.mjs";
@@ -134,9 +134,13 @@ describe("serve", { timeout: 120_000 }, () => {
     expect(existsSync(second.listening.tokenFile)).toBe(false);
   });
 
-  it("logs as JSON where that is asked for: the request's id, its key, a path that is none", async () => {
-    const { listening, output, ask } = await start([{ text: "One." }], ["--log", "json"]);
-    await ask(readFileSync(listening.tokenFile, "utf8").trim());
+  it("logs as JSON where that is asked for, needs no model of an API whose clients name it, and `status` says where it listens", async () => {
+    const options = ["--print-token", "--log", "json"];
+    const { listening, ask, api, child, output } = await start([{ text: "Hi." }], options, {}, []);
+    expect(listening.token).toMatch(/^dfp-/);
+    expect((await ask(listening.token)).choices[0]?.message.content).toBe("Hi.");
+    expect(api.requests.map(({ body }) => body.model)).toEqual(["m"]);
+    // The request's id, its key, and a path that is none.
     await (await fetch(`${listening.url}/v1/embeddings`)).text();
     await expect.poll(() => output.stderr).toContain("embeddings");
     const records = output.stderr
@@ -147,12 +151,6 @@ describe("serve", { timeout: 120_000 }, () => {
       { time: expect.any(Number), fields: { requestId: expect.any(String), key: "default", status: 200 } },
       { fields: { path: "/v1/embeddings", status: 401 } },
     ]);
-  });
-
-  it("needs no model of an API whose clients name it, and `status` says where it listens", async () => {
-    const { listening, ask, api, child } = await start([{ text: "Hi." }], ["--print-token"], {}, []);
-    expect((await ask(listening.token)).choices[0]?.message.content).toBe("Hi.");
-    expect(api.requests.map(({ body }) => body.model)).toEqual(["m"]);
     const headers = { authorization: `Bearer ${listening.token}`, "content-type": "application/json" };
     const body = JSON.stringify({ ...BODY, model: "openai" });
     const bare = await fetch(`${listening.url}/v1/chat/completions`, { method: "POST", headers, body });
@@ -161,10 +159,11 @@ describe("serve", { timeout: 120_000 }, () => {
       "openai has no model of its own: name one, as openai/<its model>",
     ]);
     if (process.platform !== "linux") return;
-    const { machine } = JSON.parse((await runCommand(["status", "--json"])).stdout);
+    const [json, words] = await runCommands([{ args: ["status", "--json"] }, { args: ["status"] }]);
+    const { machine } = JSON.parse(json?.stdout ?? "");
     const host = machine.hosts.find(({ pid }: { pid: number }) => pid === child.pid);
     expect(host.gateways).toEqual([listening.url]);
-    expect((await runCommand(["status"])).stdout).toContain(`\n  a gateway, at ${listening.url}\n`);
+    expect(words?.stdout).toContain(`\n  a gateway, at ${listening.url}\n`);
   });
 
   it.skipIf(lacks("signals"))("goes on when nobody reads its log any more", async () => {
@@ -212,7 +211,7 @@ describe("serve", { timeout: 120_000 }, () => {
       ],
       [["--token", "x"], {}, "there is no option --token: it would be seen by every user of the machine"],
     ];
-    const ends = await Promise.all(rows.map(([args, env]) => runCommand(["serve", ...args], { env })));
+    const ends = await runCommands(rows.map(([args, env]) => ({ args: ["serve", ...args], env })));
     expect(ends.map(({ code, stdout }) => [code, stdout])).toEqual(rows.map(() => [2, ""]));
     for (const [index, [, , message]] of rows.entries()) expect(ends[index]?.stderr).toContain(message);
   });

@@ -7,7 +7,7 @@ import { AIMessage, HumanMessage } from "@langchain/core/messages";
 import { createOpenCodeCliProvider } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
-import { ALL, shareOf } from "../support/harness.mjs";
+import { ALL, shareOf, sharing, type Until } from "../support/harness.mjs";
 import { ask, gone } from "../support/live.mjs";
 import { until } from "../support/processes.mjs";
 import { lacks } from "../support/systems.mjs";
@@ -21,9 +21,9 @@ const PRINTED = [
 ];
 
 /** A provider over a server in this mood, what it was asked, and how often the program was started in which way. */
-function withServer(mood: string, more: object = {}, manifest?: object) {
+function withServer(mood: string, more: object = {}, manifest?: object, ends: Until = onTestFinished) {
   const fakes = createFakes();
-  onTestFinished(() => fakes.cleanup());
+  ends(() => fakes.cleanup());
   const log = join(fakes.dir, "requests");
   const starts = join(fakes.dir, "starts");
   writeFileSync(join(fakes.dir, "printed"), PRINTED.map((line) => `${JSON.stringify(line)}\n`).join(""));
@@ -38,7 +38,7 @@ function withServer(mood: string, more: object = {}, manifest?: object) {
   const cliPath = fakes.shell("opencode", `exec '${program}' "$@"`);
   if (manifest) writeFileSync(join(fakes.dir, "package.json"), JSON.stringify(manifest));
   const provider = createOpenCodeCliProvider({ cliPath, model: "mock/m1", retry: false, ...more });
-  onTestFinished(() => provider.close());
+  ends(() => provider.close());
   // What stands behind the last line end is nothing, or a line that is being written.
   const lines = (file: string) => (existsSync(file) ? readFileSync(file, "utf8").split("\n").slice(0, -1) : []);
   return {
@@ -49,6 +49,7 @@ function withServer(mood: string, more: object = {}, manifest?: object) {
         return `${method} ${path}`;
       }),
     starts: () => lines(starts),
+    setMood: (now: string) => writeFileSync(`${log}.mood`, now),
   };
 }
 
@@ -153,6 +154,17 @@ describe.skipIf(lacks("signals", "scripts")).each([
 
 describe.skipIf(lacks("scripts"))("a server that", () => {
   const live = { engine: "live" };
+  const start = sharing<ReturnType<typeof withServer> & { api: never }, string>(async (_, until) => ({
+    ...withServer("well", live, undefined, until),
+    api: { requests: [], violations: [] } as never,
+  }));
+  /** The server of several tests, in a mood of this one. */
+  const inMood = async (mood: string) => {
+    const { provider, asked, setMood } = await start(mood);
+    setMood(mood);
+    const before = asked().length;
+    return { provider, asked: () => asked().slice(before) };
+  };
 
   it("dies in the middle of a turn fails it with what had come, and the next call has another", async () => {
     const { provider, starts } = withServer("dies", live);
@@ -179,21 +191,21 @@ describe.skipIf(lacks("scripts"))("a server that", () => {
   });
 
   it("says what is nobody's is not listened to", async () => {
-    const { provider, asked } = withServer("garbage", live);
+    const { provider, asked } = await inMood("garbage");
     const { reply } = await ask(provider, ["hi"]);
     expect([reply.content, reply.toolCalls, reply.stopReason]).toEqual(["ok", [], "stop"]);
     expect(asked().filter((line) => line.includes("permission"))).toEqual([]);
   });
 
   it("does not know how an answer ended is told to stop", async () => {
-    const { provider, asked } = withServer("unknown", live);
+    const { provider, asked } = await inMood("unknown");
     await expect(provider.invoke(["hi"])).rejects.toMatchObject({ code: "MALFORMED_RESPONSE" });
     // The call does not wait for it, and neither does close(), which ends the server all the same.
     await until(() => asked().some((line) => line.endsWith("/abort")));
   });
 
   it("has a word of its own for the end has given no answer, but a part of one", async () => {
-    await expect(withServer("other", live).provider.invoke(["hi"])).rejects.toMatchObject({
+    await expect((await inMood("other")).provider.invoke(["hi"])).rejects.toMatchObject({
       code: "MALFORMED_RESPONSE",
       message: expect.stringContaining('opencode ended the turn with "paused"'),
       partial: { text: "ok" },
@@ -228,7 +240,7 @@ describe.skipIf(lacks("scripts"))("a server that", () => {
   });
 
   it("whose model takes no images is not sent one", async () => {
-    const { provider, asked } = withServer("well", live);
+    const { provider, asked } = await inMood("well");
     const image = { type: "image", mimeType: "image/png", data: "iVBORw0KGgo=" };
     const thread = [new HumanMessage("one"), new AIMessage("two"), new HumanMessage({ content: [image] as never })];
     await expect(provider.invoke(thread)).rejects.toMatchObject({

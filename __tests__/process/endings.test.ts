@@ -1,18 +1,20 @@
 // @change
 /** What ends a call ends it, whatever the caller's own functions do; and nothing begins that was ended before. */
-import { readFileSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import {
   createClaudeCliProvider,
   createFallbackProvider,
   createOpenAiCompatibleProvider,
+  execFileAsync,
   ProviderError,
   runAgent,
 } from "deep-factor-providers";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
-import { ALL, createProvider, withClaude } from "../support/harness.mjs";
+import { ALL, createProvider, sampleOf, VERSIONS, withClaude } from "../support/harness.mjs";
 import { ask } from "../support/live.mjs";
 import { startOpenAi } from "../support/openai.mjs";
-import { createTag, createTemp, fakeCli, fakeOptions, READY, type Step } from "../support/processes.mjs";
+import { createTag, createTemp, exists, fakeCli, fakeOptions, READY, type Step, until } from "../support/processes.mjs";
 import { lacks } from "../support/systems.mjs";
 
 beforeAll(() => void fakeCli(), 600_000);
@@ -246,14 +248,6 @@ sleep 0.05
     return { path, counts: () => lines("counts"), pids: () => lines("pids") };
   }
 
-  const exists = (pid: number) => {
-    try {
-      return process.kill(pid, 0);
-    } catch {
-      return false;
-    }
-  };
-
   it("never has more processes than may run and rest, however many threads take each other's places", async () => {
     const cli = crowd();
     const provider = createClaudeCliProvider({
@@ -298,14 +292,19 @@ sleep 0.05
     }
   });
 
-  it("the real one, too", async () => {
-    const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
-    const model = createProvider({ ...options, maxConcurrency: 2, maxProcesses: 1 });
-    for (let round = 0; round < 2; round++) {
-      const replies = await Promise.all([1, 2, 3].map((n) => ask(model, [`thread ${round} ${n}`])));
-      expect(new Set(replies.map(({ pid }) => pid).filter(exists)).size).toBeLessThanOrEqual(3);
-    }
-  }, 120_000);
+  // Each change has __tests__/live/side-by-side.test.ts, which counts the processes of one that displaces conversations.
+  it.runIf(ALL)(
+    "the real one, too",
+    async () => {
+      const { options } = await withClaude({ engine: "live", script: () => ({ text: "ok" }) });
+      const model = createProvider({ ...options, maxConcurrency: 2, maxProcesses: 1 });
+      for (let round = 0; round < 2; round++) {
+        const replies = await Promise.all([1, 2, 3].map((n) => ask(model, [`thread ${round} ${n}`])));
+        expect(new Set(replies.map(({ pid }) => pid).filter(exists)).size).toBeLessThanOrEqual(3);
+      }
+    },
+    120_000,
+  );
 });
 
 describe.skipIf(lacks("signals"))("a signal that can't be listened to", () => {
@@ -410,5 +409,99 @@ describe.skipIf(lacks("processes"))("close({ drain: true })", () => {
     }
     expect(await failureOf(wrong({ drain: 1 }))).toBeInstanceOf(ProviderError);
     await provider.close();
+  });
+});
+
+/** Against an API that never answers. */
+describe.each(VERSIONS)("claude %s in mid-request", (which) => {
+  // Each change meets the timeout of a real one in __tests__/live, and its close() behind a launcher (__tests__/clis/launch.test.ts).
+  it.skipIf(lacks("processes")).each(sampleOf(["abort", "timeout", "close"]))(
+    "is gone after %s",
+    { timeout: 60_000 },
+    async (how) => {
+      const tag = createTag();
+      const { api, home, options } = await withClaude({ which, script: [{ hang: true }], env: tag.env });
+      const provider = createClaudeCliProvider({ ...options, ...(how === "timeout" ? { timeout: 3_000 } : {}) });
+      const controller = new AbortController();
+      const started: number[] = [];
+      const call = (async () => {
+        for await (const event of provider.stream(["hello"], { signal: controller.signal })) {
+          if (event.type === "start") started.push(event.pid as number);
+        }
+      })().catch((error) => error);
+      if (how !== "timeout") await until(() => api.requests.length === 1);
+      if (how === "abort") controller.abort();
+      if (how === "close") await provider.close();
+      const error = await call;
+      expect(error).toMatchObject(
+        { abort: { name: "AbortError" }, timeout: { code: "TIMEOUT" }, close: { code: "CLOSED" } }[how] as object,
+      );
+      expect(started.map(exists)).toEqual([false]);
+      expect(tag.left()).toEqual([]);
+      expect(readdirSync(join(home, "tmp")).filter((name) => name.startsWith("deep-factor-"))).toEqual([]);
+    },
+  );
+});
+
+/** More than maxBuffer is an error whatever the exit says, also where both become known in one moment. */
+describe("more than maxBuffer", () => {
+  beforeAll(() => void fakeCli(), 600_000);
+
+  const MAX = 4_000;
+  /** By how many bytes it is too much, in turns. */
+  const OVER = [0, 1, 66_000];
+
+  /** How each of `count` runs ended, six at a time, and how often. */
+  async function outcomes(count: number, run: (over: number) => Promise<string>) {
+    const seen: Record<string, number> = {};
+    let next = 0;
+    const work = async () => {
+      while (next < count) {
+        const over = OVER[next++ % OVER.length] as number;
+        const outcome = `${over} over: ${await run(over)}`;
+        seen[outcome] = (seen[outcome] ?? 0) + 1;
+      }
+    };
+    await Promise.all(Array.from({ length: 6 }, work));
+    return seen;
+  }
+
+  const failure = (error: { code: string }) => error.code;
+
+  describe.skipIf(lacks("processes"))("a program that prints and exits at once", { timeout: 300_000 }, () => {
+    const steps = (over: number): Step[] => [{ out: "x".repeat(MAX + over) }];
+
+    /** How often with each length. What it looks for came once in some hundred runs, before it was mended. */
+    const times = ALL ? 300 : 100;
+
+    it("of execFileAsync, many times", async () => {
+      const run = (over: number) =>
+        execFileAsync(fakeCli(), [], { maxBuffer: MAX, env: fakeOptions(createTag(), steps(over)).env }).then(
+          (text) => `${text.length} bytes`,
+          failure,
+        );
+      expect(await outcomes(3 * times, run)).toEqual({
+        [`0 over: ${MAX} bytes`]: times,
+        "1 over: OUTPUT_LIMIT": times,
+        "66000 over: OUTPUT_LIMIT": times,
+      });
+    });
+
+    it("of invoke, many times", async () => {
+      const run = (over: number) =>
+        createClaudeCliProvider({
+          ...fakeOptions(createTag(), steps(over)),
+          outputFormat: "text",
+          maxBuffer: MAX,
+          maxConcurrency: 6,
+        })
+          .invoke(["x"])
+          .then(({ content }) => `${content.length} bytes`, failure);
+      expect(await outcomes(3 * times, run)).toEqual({
+        [`0 over: ${MAX} bytes`]: times,
+        "1 over: OUTPUT_LIMIT": times,
+        "66000 over: OUTPUT_LIMIT": times,
+      });
+    });
   });
 });

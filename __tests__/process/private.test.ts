@@ -1,12 +1,11 @@
 // @change
 /** The private folders of runs: their owner's alone whatever the umask is, and an error in words where none can be made. */
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { lstatSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { text } from "node:stream/consumers";
+import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createTag, createTemp, fakeCli, fakeOptions, type Step } from "../support/processes.mjs";
 import { lacks } from "../support/systems.mjs";
 
@@ -14,13 +13,31 @@ beforeAll(() => void fakeCli(), 600_000);
 
 const HOST = fileURLToPath(new URL("private-host.mjs", import.meta.url));
 
-function host(umask: string, factory: string, options: object, env: Record<string, string>) {
-  const child = spawn(process.execPath, [HOST, umask, factory, JSON.stringify(options)], {
-    env: { ...process.env, ...env },
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  const answer = Promise.all([text(child.stdout), once(child, "close")]).then(([json]) => JSON.parse(json));
-  return { child, answer };
+/** A host whose umask is this: it makes what it is asked for, and says what came of it. */
+function startHost(umask: string) {
+  const child = spawn(process.execPath, [HOST, umask], { stdio: ["pipe", "pipe", "inherit"] });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  return {
+    child,
+    async ask(folder: string, factory: string, options: object) {
+      child.stdin.write(`${JSON.stringify({ folder, factory, options })}\n`);
+      const { value, done } = await lines.next();
+      if (done) throw new Error("the host has ended");
+      return JSON.parse(value);
+    },
+  };
+}
+
+/** The hosts that there are, one for each umask: a start takes a second of the processor. */
+const hosts = new Map<string, ReturnType<typeof startHost>>();
+afterAll(() => {
+  for (const { child } of hosts.values()) child.stdin.end();
+});
+
+function host(umask: string, folder: string, factory: string, options: object) {
+  const one = hosts.get(umask) ?? startHost(umask);
+  hosts.set(umask, one);
+  return one.ask(folder, factory, options);
 }
 
 /** Everything in a folder, with its mode. */
@@ -54,7 +71,7 @@ describe.skipIf(lacks("modes", "processes")).each(["0", "22", "77", "177"])("wit
       { exit: 3 },
     ];
     const options = { ...fakeOptions(tag, steps), ...more };
-    const { answer } = host(umask, factory, options, { TMPDIR: temp.path });
+    const answer = host(umask, temp.path, factory, options);
     await expect.poll(() => flags.entries(), { timeout: 30_000 }).toEqual(["up"]);
     const found = modes(temp.path);
     writeFileSync(join(flags.path, "go"), "");
@@ -83,9 +100,8 @@ describe.skipIf(lacks("modes", "processes"))("the folder for temporary files", (
     const folder = join(temp.path, kind);
     parents[kind](folder);
     const options = fakeOptions(createTag(), [{ claude: { text: "Hi" } }]);
-    const { answer } = host("22", "createClaudeCliProvider", options, { TMPDIR: folder });
     const hint = "set TMPDIR to a folder that exists and may be written to, and see that its disk is not full";
-    const error = await answer;
+    const error = await host("22", folder, "createClaudeCliProvider", options);
     expect(error).toEqual({
       code: "SPAWN_FAILED",
       category: "configuration",
