@@ -201,7 +201,7 @@ copilot   copilot   yes   1.0.102
   });
 });
 
-describe.skipIf(lacks("signals"))("run", () => {
+describe.skipIf(lacks("signals", "processes"))("run", () => {
   it("takes the engine and the effort, which the provider checks", async () => {
     const [engine, effort] = await setup().runAll([
       { args: ["run", "hi", "--provider", "codex", "--engine", "warm"] },

@@ -1,6 +1,6 @@
 // @change
 /** Any agent that speaks the Agent Client Protocol: one that breaks its rules, and what becomes of a call then. */
-import { existsSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -9,6 +9,7 @@ import { type AcpProviderOptions, createAcpProvider } from "deep-factor-provider
 import { describe, expect, it, onTestFinished } from "vitest";
 import { removeFolder } from "../support/folders.mjs";
 import { sampleOf, sharing, type Until } from "../support/harness.mjs";
+import { setMood } from "../support/moods.mjs";
 import { until } from "../support/processes.mjs";
 
 const AGENT = fileURLToPath(new URL("../support/hostile-acp.mjs", import.meta.url));
@@ -46,7 +47,7 @@ function sharedAgent(begun: string, more: Options = {}) {
   }));
   return async (mood: string) => {
     const { provider, sent, log } = await start(mood);
-    writeFileSync(`${log}.mood`, mood);
+    setMood(log, mood);
     const before = sent().length;
     // A provider remembers what was bound last.
     return { provider: provider.bindTools([]), sent: () => sent().slice(before) };

@@ -10,6 +10,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
 import { sharing, type Until } from "../support/harness.mjs";
 import { ask, gone } from "../support/live.mjs";
+import { setMood } from "../support/moods.mjs";
 import { until } from "../support/processes.mjs";
 import { lacks } from "../support/systems.mjs";
 
@@ -29,7 +30,7 @@ function withServer(mood: string, more: object = {}, ends: Until = onTestFinishe
   ends(() => provider.close());
   const sent = () =>
     (existsSync(log) ? readFileSync(log, "utf8").split("\n").slice(0, -1) : []).map((line) => JSON.parse(line));
-  return { provider, sent, setMood: (now: string) => writeFileSync(`${log}.mood`, now) };
+  return { provider, sent, setMood: (now: string) => setMood(log, now) };
 }
 
 /** A server for several tests, each in a mood of its own. */
@@ -135,7 +136,7 @@ describe.skipIf(lacks("signals"))("a server that", () => {
   });
 
   it("is not interrupted in a resumed thread's turn that is over", async () => {
-    const { model, one, two, methods } = await behindAnEnd("resumes-writing-late");
+    const { model, one, two, methods } = await behindAnEnd("resumes-writing-late", {});
     const controller = new AbortController();
     let pid = 0;
     const run = async () => {

@@ -9,6 +9,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { createFakes } from "../support/fake.mjs";
 import { ALL, shareOf, sharing, type Until } from "../support/harness.mjs";
 import { ask, gone } from "../support/live.mjs";
+import { setMood } from "../support/moods.mjs";
 import { until } from "../support/processes.mjs";
 import { lacks } from "../support/systems.mjs";
 
@@ -49,7 +50,7 @@ function withServer(mood: string, more: object = {}, manifest?: object, ends: Un
         return `${method} ${path}`;
       }),
     starts: () => lines(starts),
-    setMood: (now: string) => writeFileSync(`${log}.mood`, now),
+    setMood: (now: string) => setMood(log, now),
   };
 }
 

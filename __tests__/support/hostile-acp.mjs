@@ -5,8 +5,9 @@
  * Where there is a file `<log>.mood`, its mood is the one that stands there when it is sent something.
  * A mood of `CALLING` calls the tools of its session's server, and does with them what it should not; what they come to goes to the log.
  */
-import { appendFileSync, existsSync, readFileSync } from "node:fs";
+import { appendFileSync } from "node:fs";
 import { createInterface } from "node:readline";
+import { moodOf } from "./moods.mjs";
 
 const [, , log = "", begun = "", name = "hostile"] = process.argv;
 let mood = begun;
@@ -325,7 +326,7 @@ const METHODS = {
 
 for await (const line of createInterface({ input: process.stdin })) {
   appendFileSync(log, `${line}\n`);
-  const now = existsSync(`${log}.mood`) ? readFileSync(`${log}.mood`, "utf8") : mood;
+  const now = moodOf(log, mood);
   if (now !== mood) [mood, prompts] = [now, 0];
   const { id, method, params, result } = JSON.parse(line);
   if (method === undefined) asked.get(id)?.(result);

@@ -6,9 +6,10 @@
  * In flow the lines of a client, which are kept in the log; out flow the answers of a server in that mood. Everything it says is as
  * codex 0.169.0 says it (`__tests__/fixtures/codex-app-server`).
  */
-import { appendFileSync, existsSync, readdirSync, readFileSync } from "node:fs";
+import { appendFileSync, existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { moodOf } from "./moods.mjs";
 
 const [, , begun = "", log = ""] = process.argv;
 let mood = begun;
@@ -160,7 +161,7 @@ createInterface({ input: process.stdin }).on("line", (line) => {
   const { id, method, params } = JSON.parse(line);
   const again = existsSync(log);
   appendFileSync(log, `${line}\n`);
-  if (existsSync(`${log}.mood`)) mood = readFileSync(`${log}.mood`, "utf8");
+  mood = moodOf(log, mood);
   switch (method) {
     case "initialize":
       if (mood === "silent") return;

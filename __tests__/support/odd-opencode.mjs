@@ -6,8 +6,9 @@
  * it says is as opencode 1.18.34 says it; of the moods that begin with `other-`, another version. With `killed-at-` and a path, it is
  * killed once, by the first request there. Where there is a file `<log>.mood`, its mood is the one that stands there when it is asked.
  */
-import { appendFileSync, existsSync, readFileSync } from "node:fs";
+import { appendFileSync, existsSync } from "node:fs";
 import { createServer } from "node:http";
+import { moodOf } from "./moods.mjs";
 
 const [, , begun = "", log = ""] = process.argv;
 let mood = begun;
@@ -200,7 +201,7 @@ const server = createServer((request, response) => {
   request.on("end", () => {
     const path = (request.url ?? "").split("?")[0] ?? "";
     appendFileSync(log, `${JSON.stringify({ method: request.method, path })}\n`);
-    if (existsSync(`${log}.mood`)) mood = readFileSync(`${log}.mood`, "utf8");
+    mood = moodOf(log, mood);
     if (mood.endsWith(`killed-at-${path}`) && !existsSync(`${log}.killed`)) {
       appendFileSync(`${log}.killed`, "");
       process.kill(process.pid, "SIGKILL");

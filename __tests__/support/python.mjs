@@ -37,7 +37,9 @@ export async function pythonWith(name) {
   // Made elsewhere and moved at the end, so that a folder of this name is always whole.
   const making = mkdtempSync(join(CACHE, ".making-"));
   try {
-    await run("python3", ["-m", "pip", "install", "--quiet", "--target", making, ...packages]);
+    // Python compiles what is imported, which is a small part of them.
+    const options = ["--quiet", "--disable-pip-version-check", "--no-compile", "--target", making];
+    await run("python3", ["-m", "pip", "install", ...options, ...packages]);
     renameSync(making, home);
   } catch {
     // No Python, no registry; or somebody else was faster.

@@ -8,13 +8,15 @@ import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, syml
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ALL, WIDE } from "../support/harness.mjs";
 import { installed } from "../support/installed.mjs";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-const TSC = join(dirname(createRequire(import.meta.url).resolve("typescript/package.json")), "bin/tsc");
+const TYPESCRIPT = dirname(createRequire(import.meta.url).resolve("typescript/package.json"));
+/** The compiler itself: its script is a Node that does nothing but start it. */
+const { default: pathOfTsc } = await import(pathToFileURL(join(TYPESCRIPT, "lib/getExePath.js")).href);
 const CONTRACT = readFileSync(join(ROOT, "index.d.ts"), "utf8");
 
 let home: string;
@@ -75,9 +77,10 @@ async function compile(name: string, project: Project): Promise<string> {
     ...project.compilerOptions,
   };
   writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files: Object.keys(project.files) }));
-  const tsc = project.typescript === undefined ? TSC : join(project.typescript, "bin/tsc");
+  const [tsc, ...script] =
+    project.typescript === undefined ? [pathOfTsc()] : [process.execPath, join(project.typescript, "bin/tsc")];
   return new Promise((resolve, reject) => {
-    execFile(process.execPath, [tsc, "-p", "."], { cwd: folder }, (error, stdout, stderr) => {
+    execFile(tsc, [...script, "-p", "."], { cwd: folder }, (error, stdout, stderr) => {
       if (error && typeof error.code !== "number") reject(error);
       else resolve(complaints(stdout) + stderr);
     });
