@@ -65,9 +65,9 @@ export default defineConfig({
   test: {
     include: ["__tests__/**/*.test.ts"],
     exclude: [...configDefaults.exclude, ...leftOut()],
-    // Half of a test's time is waiting, for processes and for limits of time: with fewer workers, cores are idle.
-    // A number: of a percentage, Vitest takes the cores at most.
-    maxWorkers: 2 * availableParallelism(),
+    // Much of a test's time is waiting, for processes and for limits of time: with a worker per core, cores are idle; with two per core,
+    // the CLIs take the caches from each other, and all takes 5 % longer. A number: of a percentage, Vitest takes the cores at most.
+    maxWorkers: Math.ceil(1.5 * availableParallelism()),
     sequence: { sequencer: LongFirst },
     // Real CLIs on a loaded machine: a limit for what hangs, not a measure of speed.
     testTimeout: 120_000,

@@ -75,11 +75,11 @@ export function listChecks(root, { ci = false, all = false } = {}) {
       env: {
         ...LINTED,
         RUST_TEST_THREADS: String(2 * availableParallelism()),
-        ...(all && { PROPTEST_CASES: "2000" }),
+        ...(all && { PROPTEST_CASES: "2000", FUZZ_SECONDS: "10" }),
       },
       count: countCargo,
     },
-    // This and what follows up to vitest goes on beside cargo's tests, many of which wait.
+    // This and what follows, without vitest, goes on beside cargo's tests, many of which wait.
     ...change({ name: "cargo doc", command: ["node", ".ci/doc.mjs"], early: "cargo clippy" }),
     // What cargo has just compiled for its own tests is most of the unoptimised addon.
     {
@@ -90,14 +90,15 @@ export function listChecks(root, { ci = false, all = false } = {}) {
     // What waits for the network, while all of the above computes.
     { name: "packages", command: ["node", ".ci/install.mjs"], env: levelOf({ ci, all }), early: true },
     { name: "tsc", ...bin("typescript", "tsc", "-p", "tsconfig.json"), early: "build" },
-    // For every change with the addon of the tests: what is packed is the same, and an optimised build takes as long as the tests.
-    ...change({ name: "package", ...script("test:package"), early: "build" }),
     {
       name: "vitest",
       ...bin("vitest", "vitest", "run"),
       env: { ...LINTED, ...levelOf({ ci, all }) },
       count: countVitest,
     },
+    // It goes on beside what stands before it, for every change with the addon of the tests: what is packed is the same, and an optimised
+    // build takes as long as the tests.
+    ...change({ name: "package", ...script("test:package"), early: "build" }),
     ...release({ name: "bench", ...script("bench:smoke") }),
     ...release({ name: "rehearsal", ...script("test:rehearsal") }),
     ...release({ name: "runtimes", ...script("test:runtimes") }),

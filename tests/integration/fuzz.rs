@@ -1,6 +1,6 @@
 //! Fuzzing on stable Rust: each target of `tests/fuzz/targets.rs` takes its seeds, its corpus, and what chance makes of them.
 //!
-//! A run is the same every time, for its chance is seeded: `FUZZ_SEED` for another, `FUZZ_SECONDS=600` for longer (two seconds for
+//! A run is the same every time, for its chance is seeded: `FUZZ_SEED` for another, `FUZZ_SECONDS=600` for longer (one second for
 //! each target otherwise), `FUZZ_TARGET=decode` for one alone. An input that broke a law is written to
 //! `target/fuzz/<target>`; put it into `tests/fuzz/corpus/<target>` with the fix, where it is a test from then on.
 
@@ -188,7 +188,7 @@ fn fuzz(target: &Target, each: Duration) {
 
 #[test]
 fn no_input_breaks_a_target() {
-    let each = Duration::from_secs(number("FUZZ_SECONDS", 2));
+    let each = Duration::from_secs(number("FUZZ_SECONDS", 1));
     let only = std::env::var("FUZZ_TARGET").ok();
     let chosen = TARGETS
         .iter()
