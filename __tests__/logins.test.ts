@@ -22,7 +22,7 @@ import {
 } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "./clis/real.js";
-import { GEMINI_SETTINGS } from "./support/clis.mjs";
+import { GEMINI_SETTINGS, OWN_CLI } from "./support/clis.mjs";
 import { removeFolder } from "./support/folders.mjs";
 import { ALL, RUNS, sampleOf, withClaude, withCli } from "./support/harness.mjs";
 
@@ -30,15 +30,9 @@ const CLI = fileURLToPath(new URL("../src/js/cli.mjs", import.meta.url));
 
 /** A CLI of the user's own. */
 const OWN: CliProviderConfig = {
-  providerId: "mine",
-  command: "mine",
-  defaultArgs: [],
-  outputFormat: "text",
-  promptStyle: "stdin",
+  ...OWN_CLI,
   models: [{ modelId: "m", name: "M" }],
   defaultModel: "m",
-  maxTokens: 1,
-  timeout: 1,
 };
 
 /** A login's folder with these files. */

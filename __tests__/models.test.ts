@@ -11,6 +11,7 @@ import {
 } from "deep-factor-providers";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HERE } from "./clis/real.js";
+import { OWN_CLI } from "./support/clis.mjs";
 import { startCommand } from "./support/command-line.mjs";
 import { removeFolder } from "./support/folders.mjs";
 import { ALL, createProvider, VERSIONS, withClaude, withCli } from "./support/harness.mjs";
@@ -211,13 +212,7 @@ describe("APIs", () => {
 describe("a CLI of the caller's", () => {
   it("has the models of its config, and no option but signal", async () => {
     const provider = createCliProvider({
-      providerId: "mine",
-      command: "mine",
-      defaultArgs: [],
-      outputFormat: "text",
-      promptStyle: "stdin",
-      maxTokens: 1000,
-      timeout: 1000,
+      ...OWN_CLI,
       models: [
         { modelId: "small", name: "Small" },
         { modelId: "large", name: "Large" },

@@ -5,6 +5,7 @@
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { describe, expect, it } from "vitest";
+import { OWN_CLI } from "./support/clis.mjs";
 
 const require = createRequire(import.meta.url);
 const native = require("../src/js/native.cjs") as typeof import("../src/js/native.cjs");
@@ -68,15 +69,6 @@ describe.each(REGISTRY)("$id", ({ id, name, command }) => {
 it("every factory of the contract is the registry's, and a CLI of one's own takes the common options", () => {
   const declared = [...CONTRACT.matchAll(/^export function create(\w+)CliProvider\(/gm)].map(([, name]) => name).sort();
   expect(declared).toEqual(REGISTRY.map(({ name }) => name).sort());
-  const config = {
-    providerId: "mine",
-    command: "mine",
-    defaultArgs: [],
-    outputFormat: "text",
-    promptStyle: "stdin",
-    maxTokens: 1,
-    timeout: 1,
-  };
-  const answer = native.NativeProvider.custom(JSON.stringify(config), '{"§":0}', 0).check();
+  const answer = native.NativeProvider.custom(JSON.stringify(OWN_CLI), '{"§":0}', 0).check();
   expect(optionsOf(answer)).toEqual(fieldsOf("CustomCliProviderOptions"));
 });

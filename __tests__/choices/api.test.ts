@@ -17,6 +17,7 @@ import {
 import { createClaudeCliProvider as createPlain } from "deep-factor-providers/native";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { failureOf, withApi } from "../api/setup.js";
+import { OWN_CLI } from "../support/clis.mjs";
 import { createFakes } from "../support/fake.mjs";
 import { createProvider, sampleOf, withClaude } from "../support/harness.mjs";
 
@@ -247,20 +248,11 @@ describe("a choice that is none", () => {
   });
 
   it("is a model that a CLI of one's own does not list, or is never told", async () => {
-    const config = {
-      providerId: "mine",
-      command: "mine",
-      defaultArgs: [],
-      outputFormat: "text",
-      promptStyle: "stdin",
-      maxTokens: 1,
-      timeout: 1000,
-    } as const;
-    const listed = { ...config, models: [{ modelId: "a", name: "A" }], defaultModel: "a" };
+    const listed = { ...OWN_CLI, models: [{ modelId: "a", name: "A" }], defaultModel: "a" };
     await expect(
       createCliProvider({ ...listed, modelArgs: ["-m"] }, NOWHERE).invoke(["go"], { model: "b" }),
     ).rejects.toMatchObject({ code: "INVALID_OPTION", message: expect.stringContaining("the config's models (a)") });
-    await expect(createCliProvider(config, NOWHERE).invoke(["go"], { model: "b" })).rejects.toMatchObject({
+    await expect(createCliProvider(OWN_CLI, NOWHERE).invoke(["go"], { model: "b" })).rejects.toMatchObject({
       code: "UNSUPPORTED_OPTION",
       message: expect.stringContaining('option "model" is not supported by mine'),
     });

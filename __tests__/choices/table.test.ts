@@ -20,7 +20,7 @@ import {
 import { describe, expect, it, onTestFinished } from "vitest";
 import { withApi } from "../api/setup.js";
 import { HERE } from "../clis/real.js";
-import { NEWEST_QWEN, opencodeConfig } from "../support/clis.mjs";
+import { NEWEST_QWEN, OWN_CLI, opencodeConfig } from "../support/clis.mjs";
 import { ALL, sampleOf, withClaude, withCli } from "../support/harness.mjs";
 
 const page = readFileSync(new URL("../../docs/reference/providers.md", import.meta.url), "utf8");
@@ -66,15 +66,9 @@ const OPTIONS = Object.keys(CHOICES) as Option[];
 
 const NOWHERE = { cliPath: "/nowhere/at-all" };
 const OWN = {
-  providerId: "mine",
-  command: "mine",
-  defaultArgs: [],
-  outputFormat: "text",
-  promptStyle: "stdin",
-  maxTokens: 1,
-  timeout: 1000,
+  ...OWN_CLI,
   modelArgs: ["-m"],
-} as const;
+};
 const COLUMNS = {
   "claude print": () => createClaudeCliProvider({ ...NOWHERE, engine: "print" }),
   "claude live": () => createClaudeCliProvider({ ...NOWHERE, engine: "live" }),

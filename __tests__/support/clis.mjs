@@ -23,6 +23,19 @@ import { installed, newerNode, PACKAGES, unpacked } from "./installed.mjs";
 import { startOpenAi } from "./openai.mjs";
 import { startGemini } from "./scripted-gemini.mjs";
 
+/** A CLI of the caller's own, which nobody starts: what `createCliProvider` has to be told. */
+export const OWN_CLI = Object.freeze(
+  /** @type {const} @satisfies {import("deep-factor-providers").CliProviderConfig} */ ({
+    providerId: "mine",
+    command: "mine",
+    defaultArgs: [],
+    outputFormat: "text",
+    promptStyle: "stdin",
+    maxTokens: 1000,
+    timeout: 1000,
+  }),
+);
+
 /** @typedef {"codex" | "gemini" | "qwen" | "opencode" | "copilot" | "grok"} CliName */
 /** @typedef {import("./openai.mjs").Answer | import("./scripted-gemini.mjs").Answer} Answer */
 /** @typedef {import("./scripted.mjs").ScriptOf<any>} Script */
