@@ -275,6 +275,8 @@ describe.skipIf(lacks("signals"))("a provider's health", () => {
 
   const recorded = (name: string) => `cat '${join(RECORDINGS, name)}'`;
   const token = `echo '{"loggedIn":true,"authMethod":"oauth_token","apiProvider":"firstParty"}'`;
+  // Of 2.1.197, with a plan's login and ANTHROPIC_API_KEY: its requests have the key.
+  const keyAndPlan = `echo '{"loggedIn":true,"authMethod":"claude.ai","apiProvider":"firstParty","apiKeySource":"ANTHROPIC_API_KEY"}'`;
   const bedrock = `echo '{"loggedIn":true,"authMethod":"third_party","apiProvider":"bedrock"}'`;
   it.each<[string, "claude" | "codex", string, Record<string, string>, HealthReport["signedInBy"]]>([
     [
@@ -286,6 +288,11 @@ describe.skipIf(lacks("signals"))("a provider's health", () => {
       "an older claude's plan, beside a key that it does not use",
       ...(["claude", recorded("claude/auth-status-oauth.stdout"), { AWS_BEARER_TOKEN_BEDROCK: "not-a-key" }] as const),
       { kind: "plan", why: "`claude auth status` says claude.ai, max, firstParty" },
+    ],
+    [
+      "an older claude's key, beside a plan that it does not use",
+      ...(["claude", keyAndPlan, {}] as const),
+      { kind: "key", why: "`claude auth status` says claude.ai, firstParty, ANTHROPIC_API_KEY" },
     ],
     [
       "claude's key",
@@ -502,10 +509,10 @@ describe.each(VERSIONS)("the real claude, %s", (which) => {
     const by = (said: string) => ({
       signedInBy: {
         kind: "gateway",
-        why: `ANTHROPIC_BASE_URL is ${host}; \`claude auth status\` says ${said}, firstParty`,
+        why: `ANTHROPIC_BASE_URL is ${host}; \`claude auth status\` says ${said}`,
       },
     });
-    const byKey = { signedInBy: { kind: "gateway", why: `${by("api_key").signedInBy.why}, ANTHROPIC_API_KEY` } };
+    const byKey = (said: string) => by(`${said}, firstParty, ANTHROPIC_API_KEY`);
     const loggedOut = {
       code: "NOT_LOGGED_IN",
       severity: "error",
@@ -514,7 +521,7 @@ describe.each(VERSIONS)("the real claude, %s", (which) => {
     };
     const noKey = { ...options, env: { ...options.env, ANTHROPIC_API_KEY: undefined } };
     // The key alone is asked of below, too.
-    if (ALL) expect(await look(createClaudeCliProvider(options))).toEqual({ ...healthy, ...byKey });
+    if (ALL) expect(await look(createClaudeCliProvider(options))).toEqual({ ...healthy, ...byKey("api_key") });
     expect(await look(createClaudeCliProvider(noKey))).toEqual({
       ...healthy,
       authenticated: false,
@@ -529,14 +536,15 @@ describe.each(VERSIONS)("the real claude, %s", (which) => {
     };
     mkdirSync(join(home, ".claude"), { recursive: true });
     writeFileSync(join(home, ".claude/.credentials.json"), JSON.stringify({ claudeAiOauth: login }));
-    expect(await look(createClaudeCliProvider(noKey))).toEqual({ ...healthy, ...by("claude.ai") });
+    expect(await look(createClaudeCliProvider(noKey))).toEqual({ ...healthy, ...by("claude.ai, firstParty") });
     expect(api.requests).toEqual([]);
     // With a tiny request, which asks all of this first.
     expect(await look(createProvider(options), "request")).toMatchObject({
       authenticated: true,
       answering: true,
       engine: { uses: "live" },
-      ...byKey,
+      // 2.1.197 tells of the login, though it uses the key.
+      ...byKey(which === "oldest" ? "claude.ai" : "api_key"),
       problems: [{ code: "KEY_BEATS_LOGIN", severity: "warning" }],
     });
     expect(api.requests).toHaveLength(1);

@@ -358,11 +358,12 @@ pub(super) fn kind(
     let text = text(output);
     let json = serde_json::from_str::<Value>(text.trim()).unwrap_or(Value::Null);
     let holds = |sign: &&LoginSign| {
+        let has = |(name, value): (&str, &str)| json.get(name).and_then(Value::as_str) == Some(value);
         let is_said = match sign.says {
-            LoginWords::Member(name, value) => json.get(name).and_then(Value::as_str) == Some(value),
+            LoginWords::Member(name, value) => has((name, value)),
             LoginWords::Line(words) => text.lines().any(|line| line.starts_with(words)),
         };
-        is_said && sign.variable.is_none_or(&is_set)
+        is_said && sign.beside.is_none_or(has) && sign.variable.is_none_or(&is_set)
     };
     let sign = check.kinds.iter().find(holds)?;
     let (LoginWords::Member(_, said) | LoginWords::Line(said)) = sign.says;

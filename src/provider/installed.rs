@@ -152,6 +152,8 @@ pub struct LoginSign {
     pub says: LoginWords,
     /// The variable that has to be set as well, if the words alone don't decide.
     pub variable: Option<&'static str>,
+    /// The member of the JSON object that has to have this text as well, if the words alone don't decide.
+    pub beside: Option<(&'static str, &'static str)>,
 }
 
 impl LoginSign {
@@ -161,6 +163,7 @@ impl LoginSign {
             kind,
             says,
             variable: None,
+            beside: None,
         }
     }
 }

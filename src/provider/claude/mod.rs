@@ -499,14 +499,18 @@ pub static CLAUDE: Provider = Provider {
             // Recordings auth-status-* of 2.1.197 and 2.1.330.
             kinds: &[
                 LoginSign::new(LoginKind::Gateway, LoginWords::Member(AUTH_METHOD, "third_party")),
+                // 2.1.197 reports the login of a plan even where it uses the key; 2.1.332 reports the key.
+                LoginSign {
+                    beside: Some(("apiKeySource", "ANTHROPIC_API_KEY")),
+                    ..LoginSign::new(LoginKind::Key, LoginWords::Member(AUTH_METHOD, "claude.ai"))
+                },
                 LoginSign::new(LoginKind::Plan, LoginWords::Member(AUTH_METHOD, "claude.ai")),
                 LoginSign::new(LoginKind::Key, LoginWords::Member(AUTH_METHOD, "api_key")),
                 LoginSign::new(LoginKind::Key, LoginWords::Member(AUTH_METHOD, "api_key_helper")),
                 // A gateway's token and that of `claude setup-token` have the same name.
                 LoginSign {
-                    kind: LoginKind::Gateway,
-                    says: LoginWords::Member(AUTH_METHOD, "oauth_token"),
                     variable: Some("ANTHROPIC_AUTH_TOKEN"),
+                    ..LoginSign::new(LoginKind::Gateway, LoginWords::Member(AUTH_METHOD, "oauth_token"))
                 },
                 LoginSign::new(LoginKind::Plan, LoginWords::Member(AUTH_METHOD, "oauth_token")),
             ],
