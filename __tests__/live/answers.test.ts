@@ -163,7 +163,21 @@ describe.skipIf(!HERE).each(ALL ? KEPT_FORMS : WIDE_FORMS)("$name", { timeout: 3
     await shown(create({ engine: "print" }), [new HumanMessage("hi")]);
   });
 
-  it("hands back a call that is written as text and takes its result, of an agent too, unless the thread has brought it", async () => {
+  // An agent may quote what it has read by itself, so that "marked" is its default (docs/concepts/tool-calls.md).
+  const isCodex = WIDE_FORMS.includes(form) && !isClaude;
+  it.runIf(ALL || prompts || isCodex)("leaves a call in text as it is where calls are marked, and warns", async () => {
+    const text = `I go.\n${inText("step")}`;
+    const { create, api } = await form.start([{ text }]);
+    const model = create(prompts ? {} : { textToolCalls: "marked" }).bindTools([step]);
+    const { reply, warnings } = await ask(model, [new HumanMessage("go")]);
+    expect([reply.content, reply.toolCalls, reply.invalidToolCalls]).toEqual([text, [], []]);
+    expect(warnings).toEqual(["TOOL_CALLS_AS_TEXT"]);
+    expect(api.requests.length).toBe(1);
+  });
+
+  const handsBack =
+    "hands back a call that is written as text and takes its result, of an agent too, unless the thread has brought it";
+  it.runIf(!prompts)(handsBack, async () => {
     // Where each conversation is another start: the call of a tool that there is, and the quotation.
     const whole = ALL || oneProcess;
     const names = whole ? ["step", "setp"] : ["step"];

@@ -257,19 +257,22 @@ pub(super) fn text_calls(
 }
 
 /// The rule for a session whose calls are native. A model that writes a call as text all the same means it, unless somebody else
-/// has written that text. A session gets no mark.
+/// has written that text. No session is told the `mark`, so where only marked text is a call, none is, and what looks like one is
+/// warned of.
 pub(super) fn in_session(
     cli: &CliBase,
     form: TextToolCalls,
     messages: &Arc<Vec<Message>>,
     tools: &[ToolSpec],
     asked: CallableTools,
+    mark: Option<Mark>,
 ) -> TextCalls {
-    match form {
-        TextToolCalls::Unquoted | TextToolCalls::Lenient if !tools.is_empty() => {
-            let names = tools.iter().map(|tool| tool.name.clone());
+    let names = tools.iter().map(|tool| tool.name.clone());
+    match (form, mark) {
+        (TextToolCalls::Unquoted | TextToolCalls::Lenient, _) if !tools.is_empty() => {
             unquoted(cli, messages, names, asked.unknown_tools, false)
         }
+        (TextToolCalls::Marked, Some(mark)) => TextCalls::Marked(Arc::new(Marked::new(mark, names))),
         _ => TextCalls::Off,
     }
 }

@@ -333,6 +333,10 @@ impl CliRequest {
         let output = self.output.as_deref();
         let documents = self.options.documents && options.thread_documents;
         let is_session = !calls_back && cli.keeps_sessions();
+        let mark = match form {
+            TextToolCalls::Marked if has_calls => Some(choices::fresh_mark(cli)?),
+            _ => None,
+        };
         Ok(CliRequest {
             ends_with_result: prompt::ends_with_result(&source.messages, documents),
             emulated_because: output.and_then(|schema| why_emulated(cli, schema, has_calls)),
@@ -341,13 +345,10 @@ impl CliRequest {
                 true => None,
                 false => choices::request(self.chosen.tool_choice.as_ref()),
             },
-            mark: match form {
-                TextToolCalls::Marked if has_calls => Some(choices::fresh_mark(cli)?),
-                _ => None,
-            },
+            mark: mark.clone(),
             uncallable: form == TextToolCalls::Off && has_tools && !calls_back,
             session_text_calls: match is_session {
-                true => choices::in_session(cli, form, &source.messages, &source.tools, self.calls_asked()),
+                true => choices::in_session(cli, form, &source.messages, &source.tools, self.calls_asked(), mark),
                 false => TextCalls::Off,
             },
             session: is_session.then(|| source.clone()),
