@@ -108,6 +108,34 @@ describe.each(VERSIONS)("claude %s", { timeout: 120_000 }, (which) => {
     }
   });
 
+  it("keeps a turn's effort while it gets results alone, and warns; 2.1.197 takes another at once", async () => {
+    const keeps = which !== "oldest";
+    const uses = [1, 2, 3].map((n) => [{ type: "tool_use", id: `toolu_${n}`, name: "mcp__df__add", input: { n } }]);
+    const script = [...uses, [{ type: "text", text: "done" }]].map((content) => ({ content }));
+    const { api, options } = await withClaude({ which, engine: "live", script });
+    const provider = createProvider({ ...options, model: "claude-sonnet-5-5" }).bindTools(TOOLS);
+    const result = (n: number) => new ToolMessage({ tool_call_id: `toolu_${n}`, content: String(n) });
+    const thread: BaseMessage[] = [];
+    const found = [];
+    for (const [effort, ...said] of [
+      ["low", new HumanMessage("go")],
+      ["high", result(1)],
+      ["low", result(2)],
+      ["high", result(3), new HumanMessage("Now think.")],
+    ] as [string, ...BaseMessage[]][]) {
+      thread.push(...said);
+      const { message, run, warnings } = await ask(provider, thread, { reasoning: { effort } });
+      thread.push(message);
+      found.push([api.requests.at(-1)?.body.output_config.effort, run?.session, warnings]);
+    }
+    expect(found).toEqual([
+      ["low", "new", []],
+      keeps ? ["low", "continued", ["UNSUPPORTED_OPTION"]] : ["high", "continued", []],
+      ["low", "continued", []],
+      ["high", "continued", []],
+    ]);
+  });
+
   it("takes on effort, output limit, stop texts and a schema in place, and gives them up again", async () => {
     const script = ({ body }: { body: Body }) => ({
       content: [

@@ -47,14 +47,16 @@ const CONVERSATION = (
         [{ says: { toolu_1: "took 1", toolu_2: "took 2" } }, [thinking(2), text("A wall.")]],
         [{ says: "And here?", picture: true }, [text("A door.")]],
         [{ says: "Quickly now.", system: "Be quick.", effort: "low" }, [thinking(4), use(3)]],
-        [{ says: { toolu_3: "took 3" }, effort: "low" }, [thinking(5), text("In.")]],
+        // claude keeps the effort of a turn that gets results.
+        [{ says: { toolu_3: "took 3" }, effort: "high" }, [thinking(5), text("In.")]],
         [{ says: "Think hard.", effort: "high" }, [thinking(6), text("Hm.")]],
         [{ says: "Go on.", effort: "high" }, [text("Arrived.")]],
       ]
     : [
         [{ says: "Plan the way.", picture: true, effort: "low" }, [thinking(1), text("Two at once."), use(1), use(2)]],
         [
-          { says: { toolu_1: "took 1", toolu_2: "took 2" }, system: "Be quick.", effort: "low" },
+          // claude keeps the effort of a turn that gets results.
+          { says: { toolu_1: "took 1", toolu_2: "took 2" }, system: "Be quick.", effort: "high" },
           [thinking(2), text("A wall.")],
         ],
         [{ says: "Quickly now.", effort: "high" }, [thinking(3), text("In.")]],
@@ -62,6 +64,10 @@ const CONVERSATION = (
 ).map(([turn, answer]) => ({ turn, answer }));
 const TURNS = CONVERSATION.map(({ turn }) => turn);
 const ANSWERS = CONVERSATION.map(({ answer }) => answer);
+/** Which turns get results alone and ask for another effort than the one before: claude keeps that one, and a warning says so. */
+const KEPT = TURNS.map(
+  ({ says, effort }, at) => typeof says !== "string" && effort !== undefined && effort !== TURNS[at - 1]?.effort,
+);
 /** What the last request brings back of the model's last thought. */
 const LAST_SIGNATURE = ANSWERS.slice(0, -1)
   .flat()
@@ -413,7 +419,7 @@ describe.skipIf(lacks("signals", "links")).each(sampleOf(["Anthropic's wire", "O
       };
       const disturbed = await converse("newest", face, {});
       expect(had?.sessions).toEqual(["new", ...restarts.map(() => "restored")]);
-      expect(had?.warnings).toEqual(TURNS.map(() => null));
+      expect(had?.warnings).toEqual(KEPT.map((isKept) => (isKept ? "UNSUPPORTED_OPTION" : null)));
       expect(disturbed.answers).toEqual(undisturbed.answers);
       expect(disturbed.requests).toEqual(undisturbed.requests);
       if (!lacks("modes")) expectSealed(had?.store ?? "", TURNS.length);

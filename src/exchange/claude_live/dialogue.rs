@@ -53,6 +53,11 @@ impl UserSide<'_> {
     pub fn is_empty(&self) -> bool {
         self.results.is_empty() && self.humans.is_empty()
     }
+
+    /// Returns whether it brings results, and the user says nothing beside them.
+    pub fn is_results_alone(&self) -> bool {
+        !self.results.is_empty() && self.humans.is_empty()
+    }
 }
 
 /// A reply of the model.

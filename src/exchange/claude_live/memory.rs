@@ -32,6 +32,7 @@ use crate::scratch::real_path;
 use dfp_model::iso;
 use dfp_model::message::{Message, ToolCall};
 use dfp_process::{Vars, local_offset_min};
+use dfp_provider::claude::requests::facts_of;
 use dfp_provider::command::CommandLine;
 
 /// The most names of models that are remembered.
@@ -76,6 +77,11 @@ pub struct ApiMessage {
 }
 
 impl ApiMessage {
+    /// The effort of a turn for which none was chosen, if its model is one whose effort the CLI reports by turn.
+    pub fn default_effort(&self) -> Option<&'static str> {
+        facts_of(&self.model)?.effort
+    }
+
     /// The ids of its calls that the CLI has not answered itself.
     pub fn open_calls(&self) -> impl Iterator<Item = &str> {
         let calls = self.content.iter().filter(|block| block["type"] == "tool_use");
@@ -103,13 +109,19 @@ pub struct Recalled {
     pub messages: Vec<ApiMessage>,
     /// The calls, as the caller has seen them.
     pub calls: Vec<ToolCall>,
-    /// The effort that was chosen for it.
+    /// The effort of its turn; `None` for the model's own.
     pub effort: Option<String>,
     /// The surroundings that were told before it, if it is the first of its conversation.
     pub opening: Option<Opening>,
 }
 
 impl Recalled {
+    /// The effort of its turn, if it is of a model whose effort the CLI reports by turn.
+    pub fn turn_effort(&self) -> Option<&str> {
+        let default = self.messages.last()?.default_effort()?;
+        Some(self.effort.as_deref().unwrap_or(default))
+    }
+
     /// Returns whether `calls` are the calls of this reply, as many as they are, or its first ones.
     pub fn begins_with(&self, calls: &[&ToolCall]) -> bool {
         calls.len() <= self.calls.len()

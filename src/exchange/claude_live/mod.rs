@@ -190,11 +190,13 @@ impl Claude {
         let dialogue = Dialogue::of(call.thread.messages(), scope.begin(), &|place| self.memory.find(place));
         let transcript = dialogue.and_then(|dialogue| transcript::write(&dialogue, &context));
         Ok(Some(match transcript {
-            Ok(mut transcript) => ClaudeInput {
-                line: std::mem::take(&mut transcript.line),
-                transcript: Some(transcript),
-                not_native: None,
-            },
+            Ok(mut transcript) => {
+                let line = std::mem::take(&mut transcript.line);
+                ClaudeInput {
+                    transcript: Some(transcript),
+                    ..ClaudeInput::line(line)
+                }
+            }
             Err(not_native) => ClaudeInput {
                 not_native: Some(not_native),
                 ..ClaudeInput::line(in_words(call))
@@ -302,7 +304,7 @@ impl Form for Claude {
 
     fn addition(call: &SessionCall<Setup>, known: &KnownThread) -> Result<ClaudeInput, WhyAnew> {
         let addition = call.thread.addition(known, call.guard, call.note.as_deref());
-        addition.map(ClaudeInput::line).ok_or(WhyAnew::OtherThread)
+        addition.ok_or(WhyAnew::OtherThread)
     }
 
     fn retold(input: &ClaudeInput) -> Retold {

@@ -29,6 +29,7 @@ use crate::live::turn::{Report, TurnEnd};
 use crate::print::{NotStarted, Surroundings, schema_left_out};
 use crate::scratch::Leftover;
 use crate::stream_json::{self, Inbound};
+use dfp_model::error::Code;
 use dfp_model::event::{Event, Outcome};
 use dfp_process::activity::now_ms;
 use dfp_provider::choices::lacking;
@@ -78,6 +79,10 @@ pub struct ClaudeSession {
     models: Vec<ListedModel>,
     /// The choices of the turn, until they are compared with those of the model.
     unchecked: Option<Changeable>,
+    /// The effort of the last turn, if the CLI keeps it while it takes the results of the turn's calls.
+    turn_effort: Option<String>,
+    /// The effort that is kept in place of another that the turn asks for.
+    kept_effort: Option<String>,
 }
 
 /// Facts of a process that its lines don't tell.
@@ -85,7 +90,7 @@ pub struct ClaudeSession {
 pub struct SessionFacts {
     /// The model that it was asked for; "" for the CLI's own choice.
     pub model: String,
-    /// The effort of the turn.
+    /// The effort of the turn; `None` for the model's own.
     pub effort: Option<String>,
     /// The surroundings that it tells its model.
     pub opening: Opening,
@@ -152,6 +157,8 @@ impl ClaudeSession {
             cache: CacheWatch::default(),
             models: Vec::new(),
             unchecked: None,
+            turn_effort: None,
+            kept_effort: None,
         })
     }
 
@@ -177,7 +184,14 @@ impl ClaudeSession {
         lines.push_str(&self.changes.lines(setup.changeable()));
         let choice = setup.changeable().fields.get(TOOL_CHOICE.name);
         self.forbids_calls = choice.is_some_and(|choice| choice["type"] == "none");
-        self.facts.effort = self.changes.effort().map(str::to_owned);
+        let asked = self.changes.effort();
+        let last = self.turn_effort.take();
+        let kept = match &input.transcript {
+            Some(transcript) => transcript.kept_effort.clone(),
+            None => last.filter(|_| input.goes_on),
+        };
+        self.kept_effort = kept.clone().filter(|kept| asked.is_some_and(|asked| asked != kept));
+        self.facts.effort = kept.or_else(|| asked.map(str::to_owned));
         match (
             self.changes.waits(),
             self.resumed.as_mut().filter(|resumed| resumed.waits()),
@@ -217,7 +231,20 @@ impl ClaudeSession {
     fn check_choices(&mut self, model: &str, events: &mut Vec<Event>) {
         if let Some(wanted) = self.unchecked.take() {
             events.extend(lacking("claude", &self.models, model, &wanted.choices()));
+            events.extend(self.kept_effort.take().map(|kept| effort_kept(&kept)));
         }
+    }
+
+    /// Takes the messages of a turn that has ended, if they are all that the API was told in it.
+    fn take_messages(&mut self) -> Option<Vec<ApiMessage>> {
+        let messages = std::mem::take(&mut self.messages).whole();
+        let last = messages.as_ref().and_then(|messages| messages.last());
+        let default = last.and_then(ApiMessage::default_effort);
+        // A version that does not report the efforts of turns does not report user lines either.
+        self.turn_effort = default
+            .filter(|_| self.turns.tells_of_lines())
+            .map(|default| self.facts.effort.clone().unwrap_or_else(|| default.to_owned()));
+        messages
     }
 
     /// Reads a line of the turn: a control line is answered, any other decoded. Three things fail the turn at once: an answer
@@ -444,7 +471,7 @@ impl Session for ClaudeSession {
     async fn turn(&mut self, turn: TurnInput<ClaudeSession>, report: &Report) -> TurnEnd<ClaudeReply> {
         self.begin(turn.input, &turn.setup);
         session::read_turn(self, turn.origin, report, |session| ClaudeReply {
-            messages: std::mem::take(&mut session.messages).whole(),
+            messages: session.take_messages(),
             facts: session.facts.clone(),
         })
         .await
@@ -537,6 +564,17 @@ impl Session for ClaudeSession {
         self.readiness
             .asked_at(self.process.handshake)
             .map(|asked| asked + HANDSHAKE)
+    }
+}
+
+/// Makes the warning that a turn which takes results keeps its effort (2.1.330, 2.1.332; 2.1.197 takes another at once).
+fn effort_kept(effort: &str) -> Event {
+    Event::Warning {
+        code: Code::UnsupportedOption.as_str().to_owned(),
+        message: format!(
+            "`reasoning.effort` has no effect on this reply: claude keeps the effort \"{effort}\" of the turn whose results it takes; \
+             another one is in force from the user's next message on"
+        ),
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 use super::dialogue::{Dialogue, NotNative, RoundReply, UserSide};
-use super::memory::Opening;
+use super::memory::{Opening, Recalled};
 use crate::live::setup::Setup;
 use crate::stream_json::{self, Block};
 use dfp_model::message::content::{Kind, Part, Source, parts};
@@ -56,6 +56,8 @@ pub struct Transcript {
     pub line: String,
     /// The call whose result the CLI asks for.
     pub deferred: Option<DeferredCall>,
+    /// The effort of the turn that the user line goes on with, where the CLI keeps it.
+    pub kept_effort: Option<String>,
 }
 
 /// A call that is marked as deferred.
@@ -115,6 +117,9 @@ pub fn write(dialogue: &Dialogue, context: &TranscriptContext) -> Result<Transcr
         writer.systems(&round.side);
         writer.reply(&round.reply, at, context);
     }
+    let goes_on = context.note.is_none() && context.opening.is_some() && dialogue.last.is_results_alone();
+    let recalled = last_reply.and_then(|reply| reply.recalled.as_ref());
+    let kept_effort = recalled.filter(|_| goes_on).and_then(Recalled::turn_effort);
     let deferred = match dialogue.last.results.is_empty() {
         true => None,
         false => Some(deferred(&dialogue.last, context.setup)?),
@@ -132,6 +137,7 @@ pub fn write(dialogue: &Dialogue, context: &TranscriptContext) -> Result<Transcr
             id: call.id.clone(),
             result,
         }),
+        kept_effort: kept_effort.map(str::to_owned),
     })
 }
 
@@ -345,10 +351,10 @@ impl<'a> Writer<'a> {
             return self.message("assistant", message, None);
         };
         for message in &recalled.messages {
-            let default = facts_of(&message.model).and_then(|facts| facts.effort);
+            let effort = recalled.effort.as_deref().or(message.default_effort());
             let line =
                 json!({"role": "assistant", "id": message.id, "model": message.model, "content": message.content});
-            self.message("assistant", line, recalled.effort.as_deref().or(default));
+            self.message("assistant", line, effort);
             let found = message.results.iter().filter_map(|result| result["content"].as_array());
             let named = found.flatten().filter_map(|block| block["tool_name"].as_str());
             self.found.extend(named.map(str::to_owned));

@@ -93,6 +93,11 @@ impl Turns {
         line
     }
 
+    /// Returns whether the CLI reports user lines.
+    pub fn tells_of_lines(&self) -> bool {
+        self.tells_of_lines
+    }
+
     /// Notes that the turn has its result.
     pub fn end(&mut self) {
         self.current = None;
@@ -202,7 +207,7 @@ impl SessionThread {
     /// The user line that sends the new part to a session which knows `known`: the results of all pending calls, in the order of
     /// the calls, and then the user's messages. `None` if this is not that session's thread, or can't continue there: a call
     /// without its result, a message that is neither a result nor the user's. `note` comes last, as in [`SessionThread::whole`].
-    pub fn addition(&self, known: &KnownThread, guard: Option<Guard>, note: Option<&str>) -> Option<String> {
+    pub fn addition(&self, known: &KnownThread, guard: Option<Guard>, note: Option<&str>) -> Option<ClaudeInput> {
         let new = self.continuation(known)?;
         let results = new.results.iter().map(|(call, result)| line::result(&call.api, result));
         let mut blocks: Vec<Block> = results.collect();
@@ -213,7 +218,10 @@ impl SessionThread {
             return None;
         }
         blocks.extend(note.map(Block::text));
-        Some(line::user(&blocks))
+        Some(ClaudeInput {
+            goes_on: blocks.len() == new.results.len(),
+            ..ClaudeInput::line(line::user(&blocks))
+        })
     }
 }
 
@@ -226,6 +234,8 @@ pub struct ClaudeInput {
     pub transcript: Option<Transcript>,
     /// The reason for which the thread is told in words, if it could have been told natively otherwise.
     pub not_native: Option<NotNative>,
+    /// True for results alone, for a process that waits for them: its turn goes on.
+    pub goes_on: bool,
 }
 
 impl ClaudeInput {
@@ -235,6 +245,7 @@ impl ClaudeInput {
             line,
             transcript: None,
             not_native: None,
+            goes_on: false,
         }
     }
 }

@@ -126,7 +126,8 @@ pub struct ModelFacts {
     pub name: &'static str,
     /// The end of its knowledge.
     pub cutoff: &'static str,
-    /// The effort of a turn for which none was chosen, if the CLI reports each turn's effort to the API (2.1.332).
+    /// The effort of a turn for which none was chosen, if the CLI reports each turn's effort to the API (2.1.332). Such a turn keeps its
+    /// effort while it takes the results of its calls (2.1.330, 2.1.332).
     pub effort: Option<&'static str>,
 }
 

@@ -350,6 +350,40 @@ fn remembered(key: &SessionKey<Setup>) -> Memory {
 }
 
 #[test]
+fn a_turn_that_gets_results_alone_keeps_its_effort() {
+    let (own, now) = (key(setup(), "a"), Opening::default());
+    let memory = remembered(&own);
+    let scope = Scope {
+        key: &own,
+        login: None,
+        owner: Memory::default().replies.owner(),
+    };
+    let kept = |behind: &[Value], note: Option<&str>, opening: Option<&Opening>| {
+        let both = json!([call("t1"), call("t2")]);
+        let results = [
+            human("go"),
+            ai("Let me see.", &both),
+            result("t1", "1"),
+            result("t2", "2"),
+        ];
+        let thread = messages(&json!([&results, behind].concat()));
+        let dialogue = Dialogue::of(&thread, scope.begin(), &|place| memory.find(place)).unwrap();
+        let context = TranscriptContext {
+            note,
+            ..context(&own.setup, opening)
+        };
+        write(&dialogue, &context).unwrap().kept_effort
+    };
+    assert_eq!(kept(&[], None, Some(&now)).as_deref(), Some("low"));
+    let system = json!({"type": "system", "content": "Be quick."});
+    assert_eq!(kept(&[system], None, Some(&now)).as_deref(), Some("low"));
+    assert_eq!(kept(&[human("and?")], None, Some(&now)), None);
+    assert_eq!(kept(&[], Some("Do it."), Some(&now)), None);
+    // 2.1.197.
+    assert_eq!(kept(&[], None, None), None);
+}
+
+#[test]
 fn a_remembered_reply_is_the_apis_own_however_it_comes_back() {
     let (own, now) = (key(setup(), "a"), Opening::default());
     let memory = remembered(&own);

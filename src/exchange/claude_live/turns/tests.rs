@@ -7,6 +7,10 @@ use dfp_model::event::{Outcome, Reply};
 use dfp_model::message::{ToolCall, Usage};
 use dfp_text::decode::{Decoder, Wire};
 
+fn line_of(input: ClaudeInput) -> String {
+    input.line
+}
+
 /// A user line of a new turn, and its id.
 fn begin(turns: &mut Turns) -> String {
     let line = turns.begin("{\"type\":\"user\",\"message\":{\"role\":\"user\",\"content\":\"hi\"}}\n");
@@ -179,9 +183,16 @@ fn a_note_is_said_behind_the_thread_and_is_no_part_of_it() {
         {"type": "tool", "tool_call_id": "t1", "content": "3"},
         {"type": "tool", "tool_call_id": "t2", "content": "4"},
     ]));
-    let addition = sent(&thread.addition(&known(), GUARD, Some("Do it.")).unwrap());
-    assert_eq!(addition[2], json!({"type": "text", "text": "Do it."}));
-    assert_eq!(thread.addition(&KnownThread::default(), GUARD, Some("Do it.")), None);
+    let input = thread.addition(&known(), GUARD, Some("Do it.")).unwrap();
+    assert_eq!(sent(&input.line)[2], json!({"type": "text", "text": "Do it."}));
+    // With it, they begin a turn of the CLI's.
+    assert!(!input.goes_on && thread.addition(&known(), GUARD, None).unwrap().goes_on);
+    assert_eq!(
+        thread
+            .addition(&KnownThread::default(), GUARD, Some("Do it."))
+            .map(line_of),
+        None
+    );
     let whole = sent(&thread.whole(Encoding::Xml, GUARD, Some("Do it.")));
     assert_eq!(whole[1], json!({"type": "text", "text": "Do it."}));
     let humans = self::thread(&json!([{"type": "human", "content": "/clear"}]));
@@ -200,7 +211,7 @@ fn results_go_on_with_the_apis_ids_in_any_order_and_as_they_are() {
     ]));
     assert_eq!(thread.system(), Some("S"));
     assert_eq!(
-        sent(&thread.addition(&known(), GUARD, None).unwrap()),
+        sent(&thread.addition(&known(), GUARD, None).map(line_of).unwrap()),
         json!([
             {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "3"}]},
             {"type": "tool_result", "tool_use_id": "t2", "content": "x", "is_error": true},
@@ -224,11 +235,20 @@ fn what_is_no_continuation_is_none() {
         json!([result("t1"), result("t2"), {"type": "critic", "content": "hm"}]),
         json!([result("t1"), result("t2"), {"type": "human", "content": " "}]),
     ] {
-        assert_eq!(gone_on(more.clone()).addition(&known(), GUARD, None), None, "{more}");
+        assert_eq!(
+            gone_on(more.clone()).addition(&known(), GUARD, None).map(line_of),
+            None,
+            "{more}"
+        );
     }
     let edited = thread(&json!([{"type": "human", "content": "1 and 3?"}, {"type": "human", "content": "?"}]));
-    assert_eq!(edited.addition(&known(), GUARD, None), None);
-    assert_eq!(gone_on(json!([])).addition(&KnownThread::default(), GUARD, None), None);
+    assert_eq!(edited.addition(&known(), GUARD, None).map(line_of), None);
+    assert_eq!(
+        gone_on(json!([]))
+            .addition(&KnownThread::default(), GUARD, None)
+            .map(line_of),
+        None
+    );
 }
 
 #[test]
@@ -366,7 +386,7 @@ fn the_known_habits_of_agents_are_the_same_thread() {
         let thread = thread(&Value::Array(messages));
         assert!(thread.extends(&known()), "{habit}");
         assert_eq!(
-            sent(&thread.addition(&known(), GUARD, None).unwrap()),
+            sent(&thread.addition(&known(), GUARD, None).map(line_of).unwrap()),
             json!([
                 {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "3"}]},
                 {"type": "tool_result", "tool_use_id": "t2", "content": [{"type": "text", "text": "0"}]},
@@ -447,7 +467,7 @@ fn other_calls_are_another_thread() {
         messages.extend(results);
         let thread = thread(&Value::Array(messages));
         assert!(!thread.extends(&known()), "{what}");
-        assert_eq!(thread.addition(&known(), GUARD, None), None, "{what}");
+        assert_eq!(thread.addition(&known(), GUARD, None).map(line_of), None, "{what}");
     }
 }
 
@@ -538,7 +558,7 @@ fn a_result_is_one_only_behind_its_call_and_once() {
             .chain(messages)
             .collect();
         assert_eq!(
-            thread(&json!(messages)).addition(&known(), GUARD, None),
+            thread(&json!(messages)).addition(&known(), GUARD, None).map(line_of),
             None,
             "{messages:?}"
         );
@@ -564,10 +584,14 @@ fn an_answer_without_calls_is_compared_by_its_text() {
         json!(""),
         json!([{"type": "text", "text": "Hello."}, {"type": "image"}]),
     ] {
-        assert_eq!(next(other.clone()).addition(&known, GUARD, None), None, "{other}");
+        assert_eq!(
+            next(other.clone()).addition(&known, GUARD, None).map(line_of),
+            None,
+            "{other}"
+        );
     }
     let missing = thread(&json!([human, {"type": "human", "content": "and?"}]));
-    assert_eq!(missing.addition(&known, GUARD, None), None);
+    assert_eq!(missing.addition(&known, GUARD, None).map(line_of), None);
 }
 
 /// A model's turns before it was the user's turn again.
@@ -679,7 +703,7 @@ proptest! {
             }
             let next = thread(&json!(next));
             prop_assert!(next.extends(&known));
-            prop_assert_eq!(sent(&next.addition(&known, GUARD, None).unwrap()), json!(expected));
+            prop_assert_eq!(sent(&next.addition(&known, GUARD, None).map(line_of).unwrap()), json!(expected));
         }
     }
 
@@ -718,7 +742,7 @@ proptest! {
         next.extend([ai(answer, &[]), json!({"type": "human", "content": "and?"})]);
         let next = thread(&json!(next));
         prop_assert!(!next.extends(&known));
-        prop_assert_eq!(next.addition(&known, GUARD, None), None);
+        prop_assert_eq!(next.addition(&known, GUARD, None).map(line_of), None);
     }
 }
 
