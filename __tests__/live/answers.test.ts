@@ -113,6 +113,8 @@ const SAMPLE = sampleOf(SILENT);
 /** What a CLI tells as an error without a token counted, or (qwen) with the error as its text: it tells a broken answer in the same words, so nothing says that a model has answered. */
 const UNPROVED: Record<string, readonly string[]> = {
   "qwen 0.24.4 (print)": ["nothing", "white space"],
+  "qwen --acp (warm)": ["nothing", "white space"],
+  "qwen --acp (print)": ["nothing", "white space"],
   "copilot (print)": ["nothing", "white space"],
   "grok --no-leader (warm)": ["nothing", "reasoning alone"],
   "grok --no-leader (print)": ["nothing", "reasoning alone"],

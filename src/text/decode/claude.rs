@@ -110,6 +110,8 @@ struct Turn {
     no_plan: bool,
     /// True if the CLI is claude, which never prints two messages of the model in a row except as parts of one answer.
     is_claude: bool,
+    /// True if the CLI is certainly qwen: it has told its version.
+    is_qwen: bool,
     /// True if nothing has come since an `assistant` line that would separate it from the next.
     spoke_last: bool,
     /// The usage of the turn's responses so far, as their streams report it.
@@ -339,7 +341,7 @@ impl Claude {
             Some(ref model) => self.turn.model = Some(model.0.clone().into_owned()),
             None => {}
         }
-        if let Some(failure) = qwen_error(&message) {
+        if let Some(failure) = qwen_error(&message, self.turn.is_qwen) {
             self.assembler.discard(out);
             self.turn.failure = Some(failure);
             self.turn.disguised = true;
@@ -419,6 +421,7 @@ impl Claude {
         match subtype.as_ref() {
             "init" => {
                 self.turn.is_claude = line.claude_code_version.is_some();
+                self.turn.is_qwen = line.qwen_code_version.is_some();
                 self.offered = line.tools.and_then(|tools| serde_json::from_str(tools.get()).ok());
                 out.event(Event::Session {
                     session_id: fields.string("session_id", line.session_id),
@@ -539,11 +542,15 @@ fn joined_text(content: &Content) -> String {
     strip_owned(text.into()).into_owned()
 }
 
+/// The whole text with which qwen 0.15.10 reports an answer of white space, whose tokens it counts.
+const QWEN_EMPTY: &str = "[API Error: Model stream ended with empty response text.]";
+
 /// Recognises an API error of qwen's that looks like an answer, or like the end of one that was cut
-/// (drift/qwen-oldest/err-cut-stream). It gives itself away by a usage of no tokens read or written.
-fn qwen_error(message: &ApiMessage) -> Option<Failure> {
+/// (drift/qwen-oldest/err-cut-stream). It gives itself away by a usage of no tokens read or written. A CLI that is certainly qwen tells
+/// those read where its API has answered without a word (0.15.10); claude may say that nothing was written before it knows.
+fn qwen_error(message: &ApiMessage, is_qwen: bool) -> Option<Failure> {
     let usage = read_usage(&mut Fields::default(), message.usage)?;
-    let (Content::Blocks(blocks), 0) = (&message.content, usage.total_tokens) else {
+    let Content::Blocks(blocks) = &message.content else {
         return None;
     };
     let [
@@ -554,10 +561,18 @@ fn qwen_error(message: &ApiMessage) -> Option<Failure> {
     else {
         return None;
     };
-    let at = if text.starts_with(API_ERROR) {
-        0
+    let is_empty = is_qwen && text.trim() == QWEN_EMPTY;
+    let tokens = if is_qwen {
+        usage.output_tokens
     } else {
-        text.rfind(API_ERROR).filter(|_| text.ends_with(']'))?
+        usage.total_tokens
+    };
+    if tokens > 0 && !is_empty {
+        return None;
+    }
+    let at = match text.starts_with(API_ERROR) {
+        true => 0,
+        false => text.rfind(API_ERROR).filter(|_| text.trim_end().ends_with(']'))?,
     };
     Some(failure_of(&text[at..]))
 }

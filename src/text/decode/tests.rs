@@ -216,14 +216,16 @@ fn every_window_of_a_plan_is_reported() {
 /// qwen 0.15.10 reported an answer whose stream was cut as a success that ends in an error's text.
 #[test]
 fn qwens_answer_that_was_cut_is_a_failure() {
-    let answer = |usage: &str| {
-        let text = "Hello.[API Error: terminated (cause: other side closed)]";
+    let cut_text = "Hello.[API Error: terminated (cause: other side closed)]";
+    let empty_text = r" \n\t [API Error: Model stream ended with empty response text.]";
+    let saying = |text: &str, usage: &str| {
         format!(
             r#"{{"type":"assistant","message":{{"id":"q","model":"m","content":[{{"type":"text","text":"{text}"}}],"usage":{{{usage}}}}}}}
 {{"type":"result","subtype":"success","is_error":false,"num_turns":1,"result":"{text}"}}
 "#
         )
     };
+    let answer = |usage: &str| saying(cut_text, usage);
     assert_eq!(
         stream(&answer(r#""input_tokens":0,"output_tokens":0"#)),
         [
@@ -231,12 +233,18 @@ fn qwens_answer_that_was_cut_is_a_failure() {
             "outcome Hello.[API Error: terminated (cause: other side closed)]",
         ]
     );
-    // A model's own text may look like this.
-    let answered = stream(&answer(r#""input_tokens":9,"output_tokens":9"#));
-    assert!(
-        answered.iter().all(|event| !event.starts_with("failure")),
-        "{answered:?}"
+    let cut = |lines: &str| stream(lines).iter().any(|event| event.starts_with("failure"));
+    // A model's own text may look like this, and so may that of a CLI which does not know yet what was written.
+    let init = |version: &str| format!("{{\"type\":\"system\",\"subtype\":\"init\",\"{version}\":\"1.0.0\"}}\n");
+    let (read, written) = (
+        answer(r#""input_tokens":9,"output_tokens":0"#),
+        answer(r#""input_tokens":9,"output_tokens":9"#),
     );
+    assert!(!cut(&written) && !cut(&(init("qwen_code_version") + &written)));
+    assert!(!cut(&read) && !cut(&(init("claude_code_version") + &read)));
+    assert!(cut(&(init("qwen_code_version") + &read)));
+    let white_space = saying(empty_text, r#""input_tokens":9,"output_tokens":9"#);
+    assert!(cut(&(init("qwen_code_version") + &white_space)) && !cut(&white_space));
 }
 
 #[test]
