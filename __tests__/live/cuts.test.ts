@@ -94,7 +94,7 @@ const ids = (turns: string) => ({
   "headers.x-session-id": turns,
 });
 const WORDS = { "body.messages[assistant].content": "3", "body.messages[assistant].reasoning_content": SESSION };
-const ANOTHER_SERVER = { ...WORDS, "body.messages[system].content": EVERY, ...ids(EVERY) };
+const ANOTHER_SERVER = { ...WORDS, "body.messages[system].content": EVERY, ...ids(SESSION) };
 
 /** The folder and the day's line in the user's messages; an empty text of calls, and failed and empty results, in other words. */
 const CHAT_FILE = {
