@@ -11,13 +11,14 @@ import { ALL, sharing } from "../support/harness.mjs";
 import { ask, gone } from "../support/live.mjs";
 import { HOST_FORMS, KEPT_FORMS } from "../support/live-forms.mjs";
 import { toolsOf } from "../support/model.mjs";
+import { stop } from "../support/processes.mjs";
 
 describe.skipIf(!HERE).each(HOST_FORMS)("$name", { timeout: 300_000 }, (form) => {
   it("is replaced where it hangs, and the calls that meet that are answered by another", async () => {
     const { create } = await form.start(() => ({ text: "ok" }));
     const model = create();
     const first = await ask(model, ["1"]);
-    process.kill(first.pid, "SIGSTOP");
+    await stop(first.pid);
     const met = await Promise.all([
       ask(model, ["2"]),
       ask(model, [new HumanMessage("1"), first.message, new HumanMessage("3")]),
@@ -34,7 +35,7 @@ describe.skipIf(!HERE).each(HOST_FORMS)("$name", { timeout: 300_000 }, (form) =>
     const model = create();
     await model.prewarm();
     const [prewarmed = 0] = limits().processes.map(({ pid }) => pid);
-    process.kill(prewarmed, "SIGSTOP");
+    await stop(prewarmed);
     const { reply, run } = await ask(model, ["1"]);
     expect([reply.content, prewarmed > 0, run?.pid === prewarmed]).toEqual(["ok", true, false]);
     await gone(prewarmed);
@@ -46,7 +47,7 @@ describe.skipIf(!HERE).each(HOST_FORMS)("$name", { timeout: 300_000 }, (form) =>
     );
     const model = create().bindTools([{ name: "step", schema: { type: "object" } }]);
     const first = await ask(model, ["1"]);
-    process.kill(first.pid, "SIGSTOP");
+    await stop(first.pid);
     const [call] = first.reply.toolCalls;
     const result = new ToolMessage({ tool_call_id: call?.id ?? "", content: "done" });
     const { reply, run } = await ask(model, [new HumanMessage("1"), first.message, result]);
@@ -86,7 +87,7 @@ describe.skipIf(!HERE).each(HOST_FORMS)("$name", { timeout: 300_000 }, (form) =>
     const controller = new AbortController();
     const aborted = model.invoke(["2"], { signal: controller.signal });
     await api.waitForRequest(3);
-    process.kill(pid, "SIGSTOP");
+    await stop(pid);
     controller.abort(new Error("enough"));
     await expect(aborted).rejects.toThrow("enough");
     const next = await ask(model, ["3"]);

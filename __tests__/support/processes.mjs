@@ -156,6 +156,26 @@ export async function until(done) {
   while (!done()) await new Promise((resolve) => setTimeout(resolve, 5));
 }
 
+/**
+ * Stop a process by SIGSTOP, and wait until each of its threads has stopped: on a busy machine, one that the signal has not reached yet
+ * goes on for a moment. Elsewhere than on Linux nothing lists the threads.
+ * @param {number} pid
+ */
+export async function stop(pid) {
+  process.kill(pid, "SIGSTOP");
+  if (process.platform !== "linux") return;
+  const tasks = `/proc/${pid}/task`;
+  const isStopped = (/** @type {string} */ task) => {
+    try {
+      return /\) T /.test(readFileSync(`${tasks}/${task}/stat`, "utf8"));
+    } catch {
+      // It has ended meanwhile.
+      return false;
+    }
+  };
+  await until(() => readdirSync(tasks).every(isStopped));
+}
+
 /** Steps that begin an answer: the CLI's first line, which is the event `session`. */
 export const READY = Object.freeze({
   out: `${JSON.stringify({ type: "system", subtype: "init", session_id: "s", model: "claude-fake" })}\n`,
